@@ -39,72 +39,6 @@ SIZES = {
 }
 
 
-class Sample(NamedTuple):
-    number: Annotated[int, Total("size", "i32", "all of it"), Int("i16", "a number")]
-    wide: Annotated[bytes, Sized("W", (1, 3), lambda fields: 3 if fields["number"] < 0 else 1, "one or three bytes")]
-    text: Annotated[bytes, CountedBytes("length", "n", ("u8",), "some text")]
-    last: Annotated[int, Int("i64", "a number")]
-
-
-SAMPLE = Layout("Sample", Sample)
-
-SAMPLES = [  # value, its bytes
-    (Sample(1, b"w", b"", 2), "00000010 0001 77 00 0000000000000002"),
-    (Sample(-1, b"www", b"ab", -2), "00000014 ffff 777777 02 6162 fffffffffffffffe"),
-]
-
-
-@pytest.mark.parametrize(("value", "data"), SAMPLES)
-def test_both_directions(value: Sample, data: str) -> None:
-    raw = bytes.fromhex(data)
-    assert SAMPLE.pack(value) == raw
-    assert SAMPLE.unpack(b"??" + raw + b"!", 2) == value
-    assert SAMPLE.unpack(memoryview(raw)) == SAMPLE.unpack(bytearray(raw)) == value
-    assert SAMPLE.size_of(value) == len(raw)
-
-
-@pytest.mark.parametrize(
-    ("data", "position", "words"),
-    [
-        ("00000010 0001 77 00 00000000000000", 0, "needs 16 bytes, 15 are left"),
-        ("00000011 0001 77 00 0000000000000002", 0, "size 17 is not in 16..16"),
-        ("0000000f 0001 77 00 0000000000000002", 0, "size 15"),
-        ("fffffff0 0001 77 00 0000000000000002", 0, "size -16"),
-        ("00000010 0001 77 ff 0000000000000002", 8, "text needs 255 bytes, 8 are left"),
-        ("00000010 0001 77 01 0000000000000002", 9, "last needs 8 bytes, 7 are left"),
-        ("00000010 ffff 77 00 0000000000000002", 10, "last needs 8 bytes"),
-        ("00000011 0001 77 00 0000000000000002 00", 0, "size is 17, the parts add up to 16"),
-    ],
-)
-def test_lengths_are_bounded_before_use(data: str, position: int, words: str) -> None:
-    with pytest.raises(FormatError, match=words) as caught:
-        SAMPLE.unpack(bytes.fromhex(data))
-    assert caught.value.position == position
-
-
-def test_limit_hides_what_lies_behind() -> None:
-    raw = SAMPLE.pack(SAMPLES[0][0])
-    assert SAMPLE.unpack(raw + raw, 16, 32) == SAMPLES[0][0]
-    with pytest.raises(FormatError, match="15 are left"):
-        SAMPLE.unpack(raw, 0, 15)
-    with pytest.raises(FormatError):
-        SAMPLE.unpack(raw, -1)
-
-
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [
-        (Sample(1 << 15, b"w", b"", 0), "number 32768 does not fit i16"),
-        (Sample(0, b"ww", b"", 0), "wide has 2 bytes where 1 are due"),
-        (Sample(0, b"w", bytes(256), 0), "length 256 does not fit u8"),
-        (Sample(0, b"w", b"", 10**500), "last 1000"),
-    ],
-)
-def test_values_that_do_not_fit(value: Sample, words: str) -> None:
-    with pytest.raises(FormatError, match=words):
-        SAMPLE.pack(value)
-
-
 def test_iter_leaves_out_a_rest() -> None:
     class Pair(NamedTuple):
         one: Annotated[int, Int("u8", "one")]
@@ -114,17 +48,8 @@ def test_iter_leaves_out_a_rest() -> None:
     assert pairs.size == 2
     assert list(pairs.iter(b"\x01\x02\xff\xff\x09")) == [(1, 2), (255, -1)]
     assert list(pairs.iter(b"\x01\x02\xff\xff\x09", 2, 4)) == [(255, -1)]
-    assert list(pairs.iter(b"\x01\x02", 2)) == list(pairs.iter(b"", 5)) == []
-
-
-def test_offsets_end_at_the_first_width_that_varies() -> None:
-    assert SAMPLE.offset("number") == 4
-    with pytest.raises(AssertionError, match="no fixed place"):
-        SAMPLE.offset("last")
-    with pytest.raises(KeyError):
-        UNIT.offset("nothing")
-    with pytest.raises(AssertionError, match="no fixed size"):
-        print(SAMPLE.size)
+    assert list(pairs.iter(b"\x01\x02\xff\xff\x09\x08", 0, 4)) == [(1, 2), (255, -1)], "ends where it is told"
+    assert list(pairs.iter(b"\x01\x02", 2)) == list(pairs.iter(b"", 5)) == list(pairs.iter(b"\x01\x02", 2, 1)) == []
 
 
 def test_every_layout_has_its_size() -> None:
@@ -241,8 +166,32 @@ def test_a_layout_of_all_kinds_of_parts(value: Message, data: str) -> None:
     layout, raw = message(), bytes.fromhex(data)
     assert layout.pack(value) == raw
     assert layout.unpack(raw) == layout.unpack(b"??" + raw + b"!", 2) == value
+    assert layout.unpack(memoryview(raw)) == layout.unpack(bytearray(raw)) == value
     assert layout.size_of(value) == len(raw)
     assert (layout.min_size, layout.fixed, layout.total) == (13, False, "size")
+
+
+def test_limit_hides_what_lies_behind() -> None:
+    raw = message().pack(MESSAGES[0][0])
+    assert message().unpack(raw + raw, 13, 26) == MESSAGES[0][0]
+    with pytest.raises(FormatError, match="12 are left"):
+        message().unpack(raw, 0, 12)
+    with pytest.raises(FormatError):
+        message().unpack(raw, -1)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"last": 1 << 16}, "last 65536 does not fit u16"),
+        ({"host": b"hhh"}, "host has 3 bytes where 2 are due"),
+        ({"text": bytes(256)}, "text_length 256 does not fit u8"),
+        ({"time": 10**500}, "time 1000"),
+    ],
+)
+def test_values_that_do_not_fit(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(FormatError, match=words):
+        message().pack(MESSAGES[0][0]._replace(**change))
 
 
 def test_what_is_fixed_and_what_it_begins_with() -> None:
@@ -272,11 +221,22 @@ def test_what_is_fixed_and_what_it_begins_with() -> None:
     assert found[0].offset("b") == 1
 
 
-def test_offsets_add_up() -> None:
+def test_offsets_add_up_to_the_first_width_that_varies() -> None:
+    class Wide(NamedTuple):
+        number: Annotated[int, Total("size", "i32", "all of it"), Int("i16", "a number")]
+        wide: Annotated[bytes, Sized("W", (1, 3), lambda fields: 3 if fields["number"] < 0 else 1, "bytes")]
+        text: Annotated[bytes, CountedBytes("length", "n", ("u8",), "some text")]
+        last: Annotated[int, Int("i64", "a number")]
+
     assert [UNIT.offset(field) for field in UNIT.type._fields] == [0, 8, 12]
     with pytest.raises(KeyError, match="'nothing'"):
         UNIT.offset("nothing")
-    assert [SAMPLE.offset("text", {"number": number}) for number in (1, -1)] == [7, 9]
+    wide = Layout("Wide", Wide)
+    assert [wide.offset("text", {"number": number}) for number in (1, -1)] == [7, 9] and wide.offset("number") == 4
+    with pytest.raises(AssertionError, match="no fixed place"):
+        wide.offset("last")
+    with pytest.raises(AssertionError, match="no fixed size"):
+        print(wide.size)
 
 
 def test_some_numbers_of_a_value_are_read_by_their_own_struct() -> None:
@@ -391,12 +351,3 @@ def test_pieces_end_with_the_one_that_is_cut(limit: int, whole: int, last: Field
 def test_pieces_end_with_a_negative_length() -> None:
     pieces = list(message().pieces(bytes.fromhex("02 00 0010 00000005 6868 ffff 0006 0000")))
     assert pieces[-1] == FieldPiece("text_length", 10, 2, -1, "bytes of the text", error="text_length is negative: -1")
-
-
-def test_iter_ends_where_it_is_told() -> None:
-    class Byte(NamedTuple):
-        one: Annotated[int, Int("u8", "one")]
-
-    layout = Layout("Byte", Byte)
-    assert list(layout.iter(b"\x01\x02\x03", 0, 2)) == [(1,), (2,)]
-    assert list(layout.iter(b"\x01\x02\x03", 2, 2)) == list(layout.iter(b"\x01\x02\x03", 2, 1)) == []
