@@ -16,7 +16,7 @@ from flintmq.storage.memory.allocation import AllocationService
 from flintmq.storage.memory.mapped_file import MappedFile
 from flintmq.storage.memory.mapped_file_queue import MappedFileQueue
 from tests.support.faults import Faulty
-from tests.support.threads import within
+from tests.support.threads import alarms, within
 
 SIZE = 16384
 
@@ -493,25 +493,21 @@ def test_a_handler_that_raises_amid_a_wait_stops_no_later_call(tmp_path: Path):
 
     service = AllocationService(make, 4096, Faulty(), wait_s=5)
     service.start()
-    before, start, interrupted = signal.signal(signal.SIGALRM, raise_alarm), 0, 0
+    start = 0
     try:
-        for turn in range(3000):
-            try:
-                signal.setitimer(signal.ITIMER_REAL, 0.00002 + turn % 100 * 0.000002)
-                while True:
-                    service.file_at(start)
-                    start += 4096  # first, as the log takes a file before it says so
-                    service.used(start)
-            except Alarm:
-                interrupted += 1
-            began = time.monotonic()
-            assert service.file_at(start).path == f"{start}"
-            assert time.monotonic() - began < 4, turn
+        with alarms(raise_alarm):
+            for turn in range(3000):
+                with pytest.raises(Alarm):
+                    signal.setitimer(signal.ITIMER_REAL, 0.00002 + turn % 100 * 0.000002)
+                    while True:
+                        service.file_at(start)
+                        start += 4096  # first, as the log takes a file before it says so
+                        service.used(start)
+                began = time.monotonic()
+                assert service.file_at(start).path == f"{start}"
+                assert time.monotonic() - began < 4, turn
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
         with service._lock:
             service._table.clear()
         service.stop()
-    assert interrupted == 3000
     assert made == list(range(0, made[-1] + 1, 4096)), "each file is made once, in order"

@@ -4,7 +4,6 @@ import errno
 import logging
 import mmap
 import signal
-import threading
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from flintmq.storage.files.filesystem import REAL, Effects
 from flintmq.storage.memory.mapped_file import MappedFile
 from flintmq.storage.memory.transient_pool import TransientStorePool, ring_size
 from tests.support.faults import Faulty
+from tests.support.threads import alarms, at_once
 
 SIZE = 16384
 REAL_AND_FAULTY = pytest.mark.parametrize("effects", [REAL, Faulty()], ids=["kernel", "python"])
@@ -247,28 +247,18 @@ def test_a_handler_that_raises_leaves_no_lock_taken(tmp_path: Path):
     """A signal comes while the kernel writes, thousands of times: the next write is never waited for."""
     pool = TransientStorePool(1, SIZE, Faulty())
     file = file_in_ring(tmp_path, pool)
-    interrupted = 0
 
     def handler(*_: object) -> None:
         raise InterruptedError("a handler of the program's own")
 
-    before = signal.signal(signal.SIGALRM, handler)
-    try:
+    with alarms(handler):
         for number in range(3000):
-            try:
+            with pytest.raises(InterruptedError):
                 signal.setitimer(signal.ITIMER_REAL, 0.00002 + number % 50 * 0.000002)
                 while True:
                     with pool.ring.guard:
                         pass
-            except InterruptedError:
-                interrupted += 1
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    taken = threading.Thread(target=lambda: pool.ring.begin(0), daemon=True)
-    taken.start()
-    taken.join(10)
-    assert not taken.is_alive() and interrupted == 3000
+    at_once(lambda: pool.ring.begin(0))
     file.close()
     pool.close()
 

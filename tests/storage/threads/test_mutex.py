@@ -2,14 +2,13 @@
 
 import re
 import signal
-import threading
 from pathlib import Path
 
 import pytest
 
 import flintmq
 from flintmq.storage.threads.mutex import Condition, Lock, ReentrantLock
-from tests.support.threads import at_once
+from tests.support.threads import alarms, at_once, beside
 
 ENGINE = Path(flintmq.__file__).parent
 
@@ -31,9 +30,7 @@ def is_free(lock) -> bool:
         if got[0]:
             lock.release()
 
-    other = threading.Thread(target=work)
-    other.start()
-    other.join()
+    at_once(work)
     return got[0]
 
 
@@ -41,22 +38,14 @@ def is_free(lock) -> bool:
 def test_a_handler_that_raises_leaves_the_lock_free(make):
     """The time of the signal changes from one turn to the next, so it falls between all steps of a `with`."""
     lock = make()
-    before = signal.signal(signal.SIGALRM, raise_alarm)
-    interrupted = 0
-    try:
+    with alarms(raise_alarm):
         for turn in range(1000):
-            try:
+            with pytest.raises(Alarm):
                 signal.setitimer(signal.ITIMER_REAL, 0.0001 + turn % 50 * 0.000002)
                 while True:
                     with lock:
                         pass
-            except Alarm:
-                interrupted += 1
             assert is_free(lock), turn
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    assert interrupted == 1000
 
 
 def test_threads_exclude_each_other():
@@ -101,14 +90,9 @@ def test_who_waits_for_a_change_is_woken():
             seen.append(changed.wait_for(lambda: len(told) > 0, 10))
 
     told: list[int] = []
-    waiting = [threading.Thread(target=wait) for _ in range(3)]
-    for thread in waiting:
-        thread.start()
-    with changed:
+    with beside(*[wait] * 3), changed:
         told.append(1)
         changed.notify_all()
-    for thread in waiting:
-        thread.join(10)
     assert seen == [True] * 3 and is_free(changed)
     with changed:
         assert not changed.wait(0.001) and not changed.wait_for(lambda: False, 0.001)
@@ -116,14 +100,10 @@ def test_who_waits_for_a_change_is_woken():
 
 def test_a_handler_that_raises_amid_a_wait_leaves_the_lock_free():
     changed = Condition()
-    before = signal.signal(signal.SIGALRM, raise_alarm)
-    try:
+    with alarms(raise_alarm):
         for turn in range(50):
             with pytest.raises(Alarm):  # around the timer too: on a busy machine it ends before the wait begins
                 signal.setitimer(signal.ITIMER_REAL, 0.001 + turn % 5 * 0.0001)
                 with changed:
                     changed.wait(0.1)  # without a GIL it yields before it waits, and may miss a signal
             assert is_free(changed), turn
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
