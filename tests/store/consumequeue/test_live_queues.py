@@ -83,6 +83,13 @@ class Setup:
         self.queues.check_invariants()
 
 
+@pytest.fixture
+def s(tmp_path: Path):
+    made = Setup(tmp_path)
+    yield made
+    made.queues.close()
+
+
 def files(root: Path) -> dict[int, list[Unit]]:
     """First queue offset of each file -> its units."""
     folder = root / "consumequeue" / "T" / "0"
@@ -98,8 +105,7 @@ def write(root: Path, *contents: list[Unit], first: int = 0) -> None:
         (folder / f"{(first + 5 * number) * 20:020d}").write_bytes(data)
 
 
-def test_units_are_written_at_their_offsets_and_read_back(tmp_path: Path):
-    s = Setup(tmp_path)
+def test_units_are_written_at_their_offsets_and_read_back(s: Setup, tmp_path: Path):
     s.take(0, 1, 2)
     s.take(*range(3, 12))
     queue = s.queues.find(*PLACE)
@@ -113,18 +119,15 @@ def test_units_are_written_at_their_offsets_and_read_back(tmp_path: Path):
     assert files(tmp_path)[10] == [unit(10), unit(11), EMPTY, EMPTY, EMPTY]
 
 
-def test_readers_are_told_of_arrivals_after_the_units_are_there(tmp_path: Path):
-    s = Setup(tmp_path)
+def test_readers_are_told_of_arrivals_after_the_units_are_there(s: Setup, tmp_path: Path):
     seen = []
     s.queues.changed.notify_all = lambda: seen.append((s.queues.arrivals, files(tmp_path)[0][0]))
     s.take(0)
     assert seen == [(1, unit(0))]
-    s.queues.close()
 
 
-def test_a_queue_goes_on_where_its_units_end(tmp_path: Path):
+def test_a_queue_goes_on_where_its_units_end(s: Setup, tmp_path: Path):
     write(tmp_path, [unit(n) for n in range(5)], [unit(5), unit(6)])
-    s = Setup(tmp_path)
     assert s.queues.load(0, END, stands) == 1000 + 50 * 7, "behind the record of the last unit"
     queue = s.queues.find(*PLACE)
     assert (queue.min_offset, queue.max_offset, queue.writer.next) == (0, 7, 7)
@@ -133,19 +136,17 @@ def test_a_queue_goes_on_where_its_units_end(tmp_path: Path):
     assert files(tmp_path) == {0: [unit(n) for n in range(5)], 5: [unit(5), unit(6), unit(7), unit(8), EMPTY]}
 
 
-def test_units_of_records_that_are_not_there_are_cut_and_zeroed(tmp_path: Path):
+def test_units_of_records_that_are_not_there_are_cut_and_zeroed(s: Setup, tmp_path: Path):
     ghosts = [unit(6)._replace(physical_offset=9999), Unit(5000, 50, 1)]
     write(tmp_path, [unit(n) for n in range(5)], [unit(5), *ghosts], [Unit(6000, 50, 1)])
-    s = Setup(tmp_path)
     assert s.queues.load(0, END, stands) <= 1000 + 50 * 6
     assert s.queues.next_offsets() == {PLACE: 6}
     s.queues.close()
     assert files(tmp_path) == {0: [unit(n) for n in range(5)], 5: [unit(5), EMPTY, EMPTY, EMPTY, EMPTY]}
 
 
-def test_d12_an_empty_last_file_makes_no_phantom_unit(tmp_path: Path):
+def test_d12_an_empty_last_file_makes_no_phantom_unit(s: Setup, tmp_path: Path):
     write(tmp_path, [unit(n) for n in range(5)], [])
-    s = Setup(tmp_path)
     s.queues.load(0, END, stands)
     s.queues.check_invariants()
     assert s.queues.next_offsets() == {PLACE: 5}
@@ -154,22 +155,19 @@ def test_d12_an_empty_last_file_makes_no_phantom_unit(tmp_path: Path):
     assert files(tmp_path)[5] == [unit(5), EMPTY, EMPTY, EMPTY, EMPTY]
 
 
-def test_d12_a_queue_of_one_empty_file_begins_at_zero(tmp_path: Path):
+def test_d12_a_queue_of_one_empty_file_begins_at_zero(s: Setup, tmp_path: Path):
     write(tmp_path, [])
-    s = Setup(tmp_path)
     s.queues.load(0, END, stands)
     s.queues.check_invariants()
     assert s.queues.next_offsets().get(PLACE, 0) == 0
     s.take(0)
     assert s.queues.find(*PLACE).units(0, 5) == [unit(0)]
-    s.queues.close()
 
 
-def test_a_kill_amid_the_creation_of_a_file_leaves_one_that_gets_its_size(tmp_path: Path):
+def test_a_kill_amid_the_creation_of_a_file_leaves_one_that_gets_its_size(s: Setup, tmp_path: Path):
     """Upstream refuses to start with a queue file of another size."""
     write(tmp_path, [unit(n) for n in range(5)])
     (tmp_path / "consumequeue" / "T" / "0" / f"{100:020d}").touch()
-    s = Setup(tmp_path)
     s.queues.load(0, END, stands)
     s.queues.check_invariants()
     s.take(5)
@@ -222,9 +220,8 @@ def test_a_unit_torn_by_a_power_cut_does_not_pass_for_an_expired_one(
     assert files(tmp_path)[0] == whole[:there] + [EMPTY] * (5 - there)
 
 
-def test_d5_a_hole_is_filled_by_what_recovery_dispatches_again(tmp_path: Path):
+def test_d5_a_hole_is_filled_by_what_recovery_dispatches_again(s: Setup, tmp_path: Path):
     write(tmp_path, [unit(0), unit(1), EMPTY, EMPTY, unit(4)])
-    s = Setup(tmp_path)
     s.queues.load(0, END, stands)
     s.queues.check_invariants()
     s.replay(*range(7))
@@ -233,8 +230,7 @@ def test_d5_a_hole_is_filled_by_what_recovery_dispatches_again(tmp_path: Path):
     assert files(tmp_path) == {0: [unit(n) for n in range(5)], 5: [unit(5), unit(6), EMPTY, EMPTY, EMPTY]}
 
 
-def test_d5_a_hole_that_the_log_cannot_fill_misaligns_nothing(tmp_path: Path):
-    s = Setup(tmp_path)
+def test_d5_a_hole_that_the_log_cannot_fill_misaligns_nothing(s: Setup, tmp_path: Path):
     s.take(0, 1)
     s.take(4, 5)
     s.queues.close()
@@ -244,13 +240,11 @@ def test_d5_a_hole_that_the_log_cannot_fill_misaligns_nothing(tmp_path: Path):
     }
 
 
-def test_d14_pre_blank_units_are_no_reason_to_ignore_later_ones(tmp_path: Path):
+def test_d14_pre_blank_units_are_no_reason_to_ignore_later_ones(s: Setup, tmp_path: Path):
     write(tmp_path, [PRE_BLANK, PRE_BLANK, PRE_BLANK])
-    s = Setup(tmp_path)
     assert s.queues.load(0, END, stands) < END, "2^31 - 1 bytes of a pre-blank unit are no place in the log"
     s.take(3, 4)
     assert s.queues.find(*PLACE).units(3, 2) == [unit(3), unit(4)]
-    s.queues.close()
 
 
 def test_replaying_gives_the_same_bytes(tmp_path: Path):
@@ -267,9 +261,8 @@ def test_replaying_gives_the_same_bytes(tmp_path: Path):
     assert files(tmp_path) == before
 
 
-def test_d10_flush_syncs_every_file_that_was_written_since(tmp_path: Path):
+def test_d10_flush_syncs_every_file_that_was_written_since(s: Setup, tmp_path: Path):
     """D10: the checkpoint's queue time may rise only if all units of before are on disk, of closed files too."""
-    s = Setup(tmp_path)
     s.queues.files.most = 2
     s.take(*range(23))  # five files, of which two stay open
     s.effects.calls.clear()
@@ -279,17 +272,14 @@ def test_d10_flush_syncs_every_file_that_was_written_since(tmp_path: Path):
     closed_before = len(written) - len(synced & written)
     assert len(written) == 5
     assert closed_before == 0, f"{closed_before} files were closed without a sync"
-    s.queues.close()
 
 
-def test_a_refused_write_is_told(tmp_path: Path):
-    s = Setup(tmp_path)
+def test_a_refused_write_is_told(s: Setup):
     s.effects.refuse("pwrite", times=1)
     with pytest.raises(OSError):
         s.take(0)
     s.take(0)
     assert s.queues.find(*PLACE).units(0, 1) == [unit(0)]
-    s.queues.close()
 
 
 def test_no_put_of_a_running_store_is_denied_its_place(tmp_path: Path):
@@ -326,22 +316,19 @@ def test_no_put_of_a_running_store_is_denied_its_place(tmp_path: Path):
 
 
 @pytest.mark.parametrize("offsets", [(-5,), (-5, 0, 1), (100, 0, 1)], ids=str)
-def test_a_queue_does_not_begin_at_an_offset_that_got_no_unit(tmp_path: Path, offsets: tuple[int, ...]):
+def test_a_queue_does_not_begin_at_an_offset_that_got_no_unit(s: Setup, offsets: tuple[int, ...]):
     """Damaged records without a place, and a queue that is begun again before anybody saw it."""
-    s = Setup(tmp_path)
     s.take(*offsets)
     queue = s.queues.find(*PLACE)
     assert (queue.min_offset, queue.max_offset) == ((0, 2) if len(offsets) == 3 else (0, 0))
     s.take(2) if len(offsets) == 3 else s.take(0)
     assert queue.min_offset == 0
-    s.queues.close()
 
 
-def test_a_loaded_queue_trusts_its_units_and_names_again(tmp_path: Path):
+def test_a_loaded_queue_trusts_its_units_and_names_again(s: Setup, tmp_path: Path):
     """Units were torn by a power cut: the smallest offset is that of the units that were written again."""
     torn = Unit(5000, 50, 0)  # points after the log's begin, though its record is gone
     write(tmp_path, [torn, unit(1), unit(2), unit(3)])
-    s = Setup(tmp_path)
     s.queues.load(1000 + 50 * 2, END, stands, unsure=True)
     queue = s.queues.find(*PLACE)
     assert (queue.min_offset, s.queues.files.unsure) == (0, True)
@@ -352,11 +339,9 @@ def test_a_loaded_queue_trusts_its_units_and_names_again(tmp_path: Path):
     s.replay(0, 1)
     s.queues.finish_loading(1000 + 50 * 2)
     assert queue.min_offset == 0, "once loaded, a queue that is written again keeps its bounds"
-    s.queues.close()
 
 
-def test_a_queue_is_written_again_from_a_smaller_offset(tmp_path: Path):
-    s = Setup(tmp_path)
+def test_a_queue_is_written_again_from_a_smaller_offset(s: Setup):
     s.take(*range(2, 7))
     queue = s.queues.find(*PLACE)
     queue.rewind(1)
@@ -372,7 +357,6 @@ def test_a_queue_is_written_again_from_a_smaller_offset(tmp_path: Path):
         queue.rewind(5)
     with pytest.raises(AssertionError):
         queue.continue_at(4, 3)
-    s.queues.close()
 
 
 def broken(queue: RunningQueue, **values: object) -> None:
