@@ -2,13 +2,11 @@
 
 import pytest
 
-from tests.interop.java import VERSIONS, Java, home
+from tests.interop.java import VERSIONS, Java
+from tests.interop.running_broker import java_of
 
 
 @pytest.fixture(params=VERSIONS)
 def java(request: pytest.FixtureRequest) -> Java:
     """The real store, one version after the other."""
-    built, why = home(request.param)
-    if built is None:
-        pytest.skip(f"RocketMQ {request.param}: {why}")
-    return Java(request.param, built)
+    return java_of(request.param)

@@ -2,6 +2,7 @@
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,6 +59,16 @@ def test_the_job_follows_a_log_that_rocketmq_writes(java: Java, tmp_path: Path, 
     assert ours == javas and len(list(writer.acknowledged())) == 15 * TURNS
 
 
+def java_goes_on(java: Java, root: Path, put: dict[str, Any], count: int, keys: int) -> None:
+    """Java gives the next queue offset, and finds all messages, and each by its key."""
+    assert java("run", root, SMALL, [put, {"op": "dispatch"}], ["T"])[0]["queue_offset"] == count
+    found = java("dump", root, SMALL, topics=["T"], ask=[f"T:k{n}" for n in range(keys)])
+    messages = [row for row in found if row["kind"] == "message"]
+    assert [row["message"]["queue_offset"] for row in messages] == list(range(count + 1))
+    places = [row["position"] for row in messages[:keys]]
+    assert [row["physical_offsets"] for row in found if row["kind"] == "key"] == [[place] for place in places]
+
+
 def test_d35_java_goes_on_after_a_job_that_completed_a_store_closed_with_queues_lag(
     java: Java, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -74,12 +85,7 @@ def test_d35_java_goes_on_after_a_job_that_completed_a_store_closed_with_queues_
         dispatch(None, str(root), str(root), StoreConfig.from_keys(SMALL), java.version, once=True)
         assert not (root / "abort").exists()
     put = {"op": "put", "topic": "T", "queue": 0, "keys": f"k{2 * count}", "body": {"hex": "00"}}
-    assert java("run", root, SMALL, [put, {"op": "dispatch"}], ["T"])[0]["queue_offset"] == 2 * count
-    found = java("dump", root, SMALL, topics=["T"], ask=[f"T:k{n}" for n in range(2 * count + 1)])
-    messages = [row for row in found if row["kind"] == "message"]
-    assert [row["message"]["queue_offset"] for row in messages] == list(range(2 * count + 1))
-    places = [row["position"] for row in messages]
-    assert [row["physical_offsets"] for row in found if row["kind"] == "key"] == [[place] for place in places]
+    java_goes_on(java, root, put, 2 * count, keys=2 * count + 1)
 
 
 def test_d6_java_makes_queues_again_that_a_killed_job_had_removed(
@@ -98,9 +104,4 @@ def test_d6_java_makes_queues_again_that_a_killed_job_had_removed(
         dispatch(None, str(root), str(root), StoreConfig.from_keys(SMALL), java.version, once=True, anew=True)
     assert not list((root / "consumequeue").glob("*")) and read_facts(str(root)).lagging
     put = {"op": "put", "topic": "T", "queue": 0, "body": {"hex": "00"}}
-    assert java("run", root, SMALL, [put, {"op": "dispatch"}], ["T"])[0]["queue_offset"] == count
-    found = java("dump", root, SMALL, topics=["T"], ask=[f"T:k{n}" for n in range(count)])
-    messages = [row for row in found if row["kind"] == "message"]
-    assert [row["message"]["queue_offset"] for row in messages] == list(range(count + 1))
-    places = [row["position"] for row in messages[:count]]
-    assert [row["physical_offsets"] for row in found if row["kind"] == "key"] == [[place] for place in places]
+    java_goes_on(java, root, put, count, keys=count)

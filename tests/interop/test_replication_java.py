@@ -15,8 +15,9 @@ from flintmq.config.keys import StoreConfig
 from flintmq.forensics.verify.run import verify
 from flintmq.ha import Follower
 from tests.compat.replication import queue_units
-from tests.interop.java import VERSIONS, home
+from tests.interop.java import VERSIONS
 from tests.interop.live import KEYS, QUEUES, TOPICS, LiveJava
+from tests.interop.running_broker import java_of
 from tests.robustness.replication.logs import Log, read_log
 from tests.robustness.torture_spark.actors import end, spawn
 from tests.support.threads import within
@@ -30,10 +31,7 @@ SLAVE_MS = 40_000  # a slave of Java connects up to 5 s after its start, and 5 s
 @pytest.fixture(params=VERSIONS)
 def version(request: pytest.FixtureRequest) -> str:
     """Each version of RocketMQ, or a skip."""
-    built, why = home(request.param)
-    if built is None:
-        pytest.skip(f"RocketMQ {request.param}: {why}")
-    return str(request.param)
+    return java_of(request.param).version
 
 
 @pytest.fixture

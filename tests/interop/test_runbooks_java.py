@@ -9,7 +9,8 @@ import pytest
 from flintmq.forensics.salvage.in_place import plan_in_place
 from flintmq.testing import damage
 from tests.compat.stores import Golden
-from tests.interop.java import Java, home
+from tests.interop.java import Java
+from tests.interop.running_broker import java_of
 from tests.support.scenes import SCENES
 
 pytestmark = pytest.mark.slow
@@ -18,10 +19,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def java() -> Java:
     """RocketMQ 5.3.3."""
-    built, why = home("5.3.3")
-    if built is None:
-        pytest.skip(f"RocketMQ 5.3.3: {why}")
-    return Java("5.3.3", built)
+    return java_of("5.3.3")
 
 
 def opened(java: Java, root: Path, store: Golden) -> tuple[int, int]:

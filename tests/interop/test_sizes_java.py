@@ -8,7 +8,8 @@ import pytest
 
 from flintmq import ConfigError, Message, MessageStore
 from flintmq.forensics.verify.run import verify
-from tests.interop.java import VERSIONS, Java, home
+from tests.interop.java import VERSIONS, Java
+from tests.interop.running_broker import java_of
 
 pytestmark = pytest.mark.slow
 
@@ -17,10 +18,7 @@ KEYS = {"mappedFileSizeCommitLog": 8192, "mappedFileSizeConsumeQueue": 400, "max
 
 @pytest.fixture(scope="module", params=VERSIONS)
 def java(request: pytest.FixtureRequest) -> Java:
-    built, why = home(request.param)
-    if built is None:
-        pytest.skip(f"RocketMQ {request.param}: {why}")
-    return Java(request.param, built)
+    return java_of(request.param)
 
 
 @pytest.fixture
