@@ -405,15 +405,6 @@ def test_a_handler_that_raises_amid_puts_loses_nothing(tmp_path: Path):
         assert within(lambda: acknowledged(store) == [end_of(store)])
 
 
-def test_a_handler_that_returns_changes_nothing(tmp_path: Path):
-    with open_sync(tmp_path, PATIENT) as store, replica(store, reports="odd") as one:
-        lent(store)
-        seen: list[int] = []
-        with alarms(lambda *_: seen.append(1), 0.0013, 0.0013):
-            assert Counter(status(store) for _ in range(300)) == {OK: 300}
-        assert seen and one.has_all_of(store, tmp_path)
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_forked_child_does_not_touch_the_line(tmp_path: Path):
     with open_sync(tmp_path, PATIENT) as store, replica(store) as one:
@@ -464,16 +455,3 @@ def test_close_amid_puts(tmp_path: Path, what: str):
             assert time.monotonic() - began < 5
             over.set()
         assert wrong == []
-
-
-def test_four_threads_put_at_once(tmp_path: Path):
-    with open_sync(tmp_path, PATIENT) as store, replica(store) as one:
-        lent(store)
-        before, answers = exchanges(store), []
-
-        def put() -> None:
-            answers.extend(status(store) for _ in range(200))
-
-        at_once(*[put] * 4)
-        assert Counter(answers) == {OK: 800} and exchanges(store) > before
-        assert one.has_all_of(store, tmp_path)

@@ -271,15 +271,6 @@ def test_a_silent_follower_is_hung_up_on(listen: Callable[..., tuple[HaListener,
     assert served.followers() == []
 
 
-def test_a_follower_that_reports_stays(listen: Callable[..., tuple[HaListener, Source]]):
-    served, source = listen(haHousekeepingInterval=300)
-    with Line(served.address, source.high) as line:
-        for _ in range(8):
-            time.sleep(0.1)
-            line.report(source.high)
-        assert [one.state for one in served.followers()] == ["transfer"]
-
-
 def test_followers(tmp_path: Path):
     """What a program learns of the followers that there are."""
     with open_listening(tmp_path, {"haMaxGapNotInSync": 1000}) as store:

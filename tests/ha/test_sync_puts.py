@@ -488,21 +488,6 @@ def test_a_signal_handler_that_returns_changes_nothing(tmp_path: Path):
             assert FAST_MS / 1000 <= time.monotonic() - begun < 5 and len(seen) > 2
 
 
-def test_threads_and_a_loop_put_at_once(tmp_path: Path):
-    answers: list[PutMessageStatus] = []
-
-    async def many(store: MessageStore) -> None:
-        for _ in range(20):
-            results = await asyncio.gather(*(store.put_async(Message("L", b"x")) for _ in range(5)))
-            answers.extend(result.status for result in results)
-
-    with open_sync(tmp_path, PATIENT) as store, replicas(store):
-        before = time.monotonic()
-        put = lambda: answers.extend(status(store) for _ in range(100))  # noqa: E731
-        at_once(*[put] * 4, lambda: asyncio.run(many(store)))
-        assert Counter(answers) == {OK: 500} and time.monotonic() - before < 20
-
-
 def test_handlers_that_raise_amid_puts(tmp_path: Path):
     """At any point: later puts are answered soon, and the copy is the same."""
     chance, raised = random.Random(5), 0

@@ -274,14 +274,6 @@ def test_d10_flush_syncs_every_file_that_was_written_since(s: Setup, tmp_path: P
     assert closed_before == 0, f"{closed_before} files were closed without a sync"
 
 
-def test_a_refused_write_is_told(s: Setup):
-    s.effects.refuse("pwrite", times=1)
-    with pytest.raises(OSError):
-        s.take(0)
-    s.take(0)
-    assert s.queues.find(*PLACE).units(0, 1) == [unit(0)]
-
-
 def test_no_put_of_a_running_store_is_denied_its_place(tmp_path: Path):
     """Threads put single messages, many, batches and columns into one queue, and into a light queue from two topics.
     Twice: the second time over what a kill left."""

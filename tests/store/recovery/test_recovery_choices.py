@@ -20,7 +20,7 @@ from flintmq.store.layout.mark import DurableMark
 from flintmq.store.layout.small_files import StoreFiles, page_cache_id
 from flintmq.store.recovery import apply
 from flintmq.store.recovery.derived import DerivedLoader, begin_of_dispatch
-from flintmq.store.recovery.find_end import MARGIN_MS, check_files, recovery_scan_start
+from flintmq.store.recovery.find_end import MARGIN_MS, recovery_scan_start
 from flintmq.store.recovery.preview import preview
 from flintmq.testing import damage
 from tests.support.crashed import Clock, killed, log_file, make, quarantined, reopened, zero
@@ -77,33 +77,6 @@ def test_the_mark_says_where_to_read_and_the_queues_time_where_to_dispatch(tmp_p
     assert recovery_scan_start(gone, StopFacts(clean=False, mark=DurableMark(0)), Checkpoint()) == starts[1], (
         "the mark's file has expired"
     )
-
-
-def test_files_of_other_sizes_or_with_a_gap_are_refused_by_name(tmp_path: Path):
-    files, _ = spaced(tmp_path)
-    check_files(files, FILE_SIZE)
-    with pytest.raises(CorruptStoreError, match="has 4096 bytes, not 8192") as caught:
-        check_files(files, 2 * FILE_SIZE)
-    assert (caught.value.file, caught.value.position) == (files.files[0].path, FILE_SIZE)
-    gap = LogFiles(files.files[:1] + files.files[2:], FILE_SIZE, files.max_record)
-    with pytest.raises(CorruptStoreError, match="the file before it is missing") as caught:
-        check_files(gap, FILE_SIZE)
-    assert (caught.value.file, caught.value.position) == (files.files[2].path, 0)
-
-
-def test_a_whole_record_out_of_order_between_others_is_damage(tmp_path: Path):
-    """Above the mark, but records go on behind it: no tail is cut where something else must have happened."""
-    kept = make(tmp_path, count=8, size=200)
-    path, position = log_file(tmp_path, kept[5].physical_offset)
-    data = bytearray(path.read_bytes())
-    data[position : position + kept[5].size] = record.encode(kept[5]._replace(queue_offset=9))
-    path.write_bytes(data)
-    killed(tmp_path, flushed=0)
-    before = tree(tmp_path)
-    with pytest.raises(CorruptStoreError, match=f"records go on at offset {kept[6].physical_offset}") as caught:
-        open_small(tmp_path)
-    assert (caught.value.file, caught.value.position) == (str(path), position)
-    assert tree(tmp_path) == before
 
 
 def test_a_preview_tells_of_a_tail_that_holds_no_record(tmp_path: Path):
