@@ -16,10 +16,10 @@ from flintmq.errors import FlintError
 from flintmq.lake.read.splits import equal_ranges
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.commitlog.walk import LogWalk
+from labs.interop.live import KEYS
 from labs.matrix.cells import CELLS, Wrong, command, try_cell
 from labs.matrix.judge import Subject
 from tests.interop.java import Java
-from tests.interop.live import KEYS
 from tests.robustness.matrix import truth
 from tests.robustness.matrix.stores import Case
 from tests.robustness.matrix.truth import Row

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from flintmq.format import checkpoint, record
 from flintmq.format.consume_queue import UNIT, Unit
+from labs.interop.live import KEYS, LiveJava
 from tests.interop.java import VERSIONS
-from tests.interop.live import KEYS, LiveJava
 
 SECOND, HOUR = 1000, 3_600_000
 YEARS = 24 * 365 * 24 * HOUR

@@ -8,7 +8,7 @@ last `commitLogRecoverMaxNum` (10) files only; tests with small files raise that
 
 Both write stores of their own on one host. Java goes first; FlintMQ's clock then replays the store times that Java
 took. The operations come in rounds; between two rounds both stores are closed and opened again. Kinds of operations:
-tests/interop/operations.py.
+labs/interop/operations.py.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from typing import Any
 
 from flintmq.message import PutResult
 from flintmq.store.message_store import MessageStore
+from labs.interop.operations import KEYS, KINDS, Kind, last, message_of, put
 from tests.interop.java import VERSIONS, Java, home
-from tests.interop.operations import KEYS, KINDS, Kind, last, message_of, put
 from tests.support.engine import log_bytes, tree
 from tests.support.faults import Faulty
 

@@ -24,9 +24,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.interop.broker_process import JSON_VERSION, Admin, Broker, body_of, frame, header, read_frame
+from labs.interop.broker_process import JSON_VERSION, Admin, Broker, body_of, frame, header, read_frame
+from labs.interop.live import KEYS, TOPICS, LiveJava
 from tests.interop.java import Java, home
-from tests.interop.live import KEYS, TOPICS, LiveJava
 from tests.interop.relay import Passed, Relay, free_port
 
 FOLDER = Path(__file__).resolve().parents[2] / "tests" / "compat" / "golden-ha"

@@ -28,9 +28,9 @@ from typing import Any
 
 from flintmq import Message, MessageStore
 from flintmq.format import config_json
+from labs.interop.broker_process import OK, Admin, Broker, body_of, header
 from labs.replication.sides import FollowerProcess
 from labs.torture import figures, report
-from tests.interop.broker_process import OK, Admin, Broker, body_of, header
 from tests.interop.running_broker import free_ports
 
 VERSIONS, OTHERS = ("5.3.3", "5.4.0"), {"5.3.3": "5.5.0", "5.4.0": "5.3.3"}

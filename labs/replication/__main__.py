@@ -26,6 +26,8 @@ from pathlib import Path
 from flintmq.config.keys import StoreConfig
 from flintmq.forensics.verify.run import verify
 from flintmq.store.view import open_store
+from labs.interop.live import KEYS
+from labs.replication.logs import check_acknowledged, check_prefix, read_log, written_end
 from labs.replication.sides import (
     FILE_SIZE,
     FlintMaster,
@@ -35,12 +37,10 @@ from labs.replication.sides import (
     Master,
     some_keys,
 )
+from labs.torture_spark.actors import end, spawn
 from tests.compat.replication import queue_units
 from tests.interop.java import VERSIONS
-from tests.interop.live import KEYS
 from tests.interop.relay import Relay
-from tests.robustness.replication.logs import check_acknowledged, check_prefix, read_log, written_end
-from tests.robustness.torture_spark.actors import end, spawn
 
 TURNS = ("follower", "follower", "master", "both", "cut", "cut", "stop follower", "stop master")
 KILLS = ("follower", "master", "both")

@@ -20,8 +20,8 @@ from pathlib import Path
 from flintmq.errors import NotAStoreError, StoreAccessError
 from flintmq.message import StoredMessage
 from flintmq.store.view import StoreView, open_store
+from labs.interop.live import KEYS
 from labs.replication.sides import FILE_SIZE
-from tests.interop.live import KEYS
 
 PAUSE_S = 0.05
 ASKED = 5  # keys of each round

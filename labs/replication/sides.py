@@ -19,9 +19,9 @@ from typing import Any, Protocol
 from flintmq.message import Message
 from flintmq.store.message_store import MessageStore
 from flintmq.store.view import open_store
-from tests.interop.live import KEYS, QUEUES, TOPICS, LiveJava
+from labs.interop.live import KEYS, QUEUES, TOPICS, LiveJava
+from labs.torture_spark.actors import ROOT, end, spawn
 from tests.interop.relay import free_port
-from tests.robustness.torture_spark.actors import ROOT, end, spawn
 
 FILE_SIZE = int(KEYS["mappedFileSizeCommitLog"])
 STOP_S, ANSWER_S = 60, 60

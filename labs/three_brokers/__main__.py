@@ -28,11 +28,11 @@ from flintmq.errors import NotAStoreError, ReplicationError, StoreAccessError
 from flintmq.ha import metadata
 from flintmq.ha.name_server import routes
 from flintmq.store.view import open_store
+from labs.interop.broker_process import START_S, Broker, name_server
 from labs.replication.sides import FollowerProcess
 from labs.three_brokers.check import WRONG, Found, check_broker
 from labs.three_brokers.ledger import Producer, read_ledger
 from labs.torture import figures, report
-from tests.interop.broker_process import START_S, Broker, name_server
 from tests.interop.java import VERSIONS
 from tests.interop.running_broker import free_ports
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from flintmq.errors import FlintError
 from flintmq.message import StoredMessage
 from flintmq.store.view import open_store
+from labs.replication.logs import check_prefix, read_log, written_end
 from labs.three_brokers.ledger import TOPIC, Ledger, body_of, name_of
 from tests.compat.replication import queue_units
-from tests.robustness.replication.logs import check_prefix, read_log, written_end
 
 SHOWN = 3  # examples of each kind
 VERIFY_S = 600

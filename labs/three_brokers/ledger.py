@@ -13,8 +13,8 @@ from typing import NamedTuple
 from flintmq.errors import ReplicationError
 from flintmq.format.message_id import parse_offset_msg_id
 from flintmq.ha.name_server import routes
-from tests.interop.broker_process import OK, Admin
-from tests.robustness.torture_spark.actors import whole_lines
+from labs.interop.broker_process import OK, Admin
+from labs.torture_spark.actors import whole_lines
 
 TOPIC, QUEUES = "Load", 4
 FILLER_MOST = 500

@@ -20,8 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from labs.hostile import pages
-from labs.torture import report
-from tests.support import seeded
+from labs.torture import report, seeded
 from tests.support.crashed import small_and_quick
 from tests.support.engine import tree
 

@@ -16,7 +16,7 @@ from pyiceberg.table import Table
 
 from flintmq.format import record
 from flintmq.lake.table.iceberg_catalog import TableName
-from tests.robustness.torture_spark.writer import KEYS, PREPARED, ROLLBACK
+from labs.torture_spark.writer import KEYS, PREPARED, ROLLBACK
 from tests.support.engine import log_bytes
 
 COLUMNS = ["topic", "queue_id", "queue_offset", "physical_offset", "body"]

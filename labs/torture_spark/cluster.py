@@ -17,11 +17,11 @@ from collections.abc import Iterator
 
 from flintmq.errors import FlintError
 from flintmq.frames.scan import scan_arrow
+from labs.torture_spark.actors import Writer
 from labs.torture_spark.check import COLUMNS, Row, Verdict, check_table, count, row, rows
 from labs.torture_spark.loop import Round, main, wanted_of, writer_of
 from labs.torture_spark.past import Past
-from tests.robustness.torture_spark.actors import Writer
-from tests.robustness.torture_spark.writer import KEYS
+from labs.torture_spark.writer import KEYS
 
 NAME = "torture-cluster"
 BROKERS = {"broker-a": "5.3.3", "broker-b": "5.5.0", "代理-c": "flintmq"}

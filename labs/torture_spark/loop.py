@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from labs.torture import figures, report
+from labs.torture_spark.actors import Engine, Exporter, Oracle, Writer
 from labs.torture_spark.check import Verdict, check_table, count, queued, records
 from tests.interop.java import Java, home
-from tests.robustness.torture_spark.actors import Engine, Exporter, Oracle, Writer
 
 PER_ROUND = 12
 KINDS = (("delta", "flintmq"), ("parquet", "flintmq"), ("delta", "5.3.3"), ("parquet", "5.4.0"))

@@ -10,10 +10,10 @@ from flintmq.config.keys import StoreConfig
 from flintmq.forensics.copy import Copied, copy_some, copy_whole
 from flintmq.forensics.verify.run import verify
 from flintmq.store.commitlog.predicate import Predicate
+from labs.torture_spark.actors import Oracle
+from labs.torture_spark.writer import KEYS, TOPICS
 from tests.forensics.test_copy import log_of
 from tests.interop.java import Java
-from tests.robustness.torture_spark.actors import Oracle
-from tests.robustness.torture_spark.writer import KEYS, TOPICS
 from tests.support.threads import within
 
 pytestmark = pytest.mark.slow

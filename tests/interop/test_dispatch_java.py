@@ -16,9 +16,9 @@ from flintmq.spark.jobs.dispatch.job import dispatch
 from flintmq.store.commitlog.end_of_log import read_facts
 from flintmq.store.message_store import MessageStore
 from flintmq.testing.contract import SMALL
+from labs.torture_spark.actors import Oracle
+from labs.torture_spark.writer import KEYS
 from tests.interop.java import Java
-from tests.robustness.torture_spark.actors import Oracle
-from tests.robustness.torture_spark.writer import KEYS
 from tests.spark.jobs.dispatch.dispatching import derived, differing, tasks_as_calls
 from tests.support.crashed import Clock
 

@@ -8,8 +8,8 @@ import pytest
 from flintmq.config.keys import StoreConfig
 from flintmq.forensics.verify.run import verify
 from flintmq.store.message_store import MessageStore
+from labs.interop.operations import KEYS, KINDS, last, put
 from tests.interop.java import VERSIONS, Java, home
-from tests.interop.operations import KEYS, KINDS, last, put
 
 pytestmark = pytest.mark.slow
 

@@ -14,12 +14,12 @@ from flintmq import Message, MessageStore, open_store
 from flintmq.config.keys import StoreConfig
 from flintmq.forensics.verify.run import verify
 from flintmq.ha import Follower
+from labs.interop.live import KEYS, QUEUES, TOPICS, LiveJava
+from labs.replication.logs import Log, read_log
+from labs.torture_spark.actors import end, spawn
 from tests.compat.replication import queue_units
 from tests.interop.java import VERSIONS
-from tests.interop.live import KEYS, QUEUES, TOPICS, LiveJava
 from tests.interop.running_broker import java_of
-from tests.robustness.replication.logs import Log, read_log
-from tests.robustness.torture_spark.actors import end, spawn
 from tests.support.threads import within
 
 pytestmark = pytest.mark.slow

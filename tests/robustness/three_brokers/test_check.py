@@ -9,9 +9,9 @@ import pytest
 
 from flintmq.message import Message
 from flintmq.store.message_store import MessageStore
+from labs.interop.live import KEYS
 from labs.three_brokers.check import WRONG, Found, check_broker, check_messages
 from labs.three_brokers.ledger import QUEUES, TOPIC, Ledger, Place, body_of, read_ledger
-from tests.interop.live import KEYS
 
 SIZE = int(KEYS["mappedFileSizeCommitLog"])
 COUNT = 200

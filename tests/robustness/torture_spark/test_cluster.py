@@ -16,7 +16,7 @@ from labs.torture_spark import loop
 from labs.torture_spark.check import check_table, count, queued, records
 from labs.torture_spark.cluster import BROKERS, KINDS, ClusterRound
 from labs.torture_spark.past import Past
-from tests.robustness.torture_spark.writer import KEYS
+from labs.torture_spark.writer import KEYS
 
 KILLS = 4
 

@@ -14,7 +14,7 @@ from flintmq import Message, MessageStore
 from flintmq.spark.jobs.export.job import export_stream
 from labs.torture_spark import loop
 from labs.torture_spark.check import check_table, count
-from tests.robustness.torture_spark.writer import KEYS, PREPARED
+from labs.torture_spark.writer import KEYS, PREPARED
 
 KILLS = 4
 
@@ -81,7 +81,7 @@ def test_the_measure_of_what_is_wrong(exported):
 
 
 def test_a_broken_line_of_a_ledger_is_no_answer(tmp_path: Path):
-    from tests.robustness.torture_spark.actors import Engine
+    from labs.torture_spark.actors import Engine
 
     lines = [
         {"told": "1", "status": "PUT_OK", "physical_offset": 7},

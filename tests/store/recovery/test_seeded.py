@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.seeded import clock_steps, stale_tail
+from labs.torture.seeded import clock_steps, stale_tail
 
 
 @pytest.mark.turn(2, of=["src/flintmq/store/recovery/"])

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Protocol
 
 from flintmq.store.message_store import MessageStore
+from labs.torture_spark.writer import KEYS, QUEUES, TOPICS
 from tests.interop.java import Java
-from tests.robustness.torture_spark.writer import KEYS, QUEUES, TOPICS
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 PR_SET_PDEATHSIG = 1
 MARK = "FLINTMQ_TORTURE"
 JAVA_TURNS = 20_000
@@ -74,7 +74,7 @@ class Engine:
         words = [
             sys.executable,
             "-m",
-            "tests.robustness.torture_spark.writer",
+            "labs.torture_spark.writer",
             str(self.folder / "store"),
             str(self.ledger),
             life,

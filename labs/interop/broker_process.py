@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from labs.torture_spark.actors import end, spawn
 from tests.interop.java import SHORT_LIVED, home
-from tests.robustness.torture_spark.actors import end, spawn
 
 NAME_SERVER = "org.apache.rocketmq.namesrv.NamesrvStartup"
 BROKER = "org.apache.rocketmq.broker.BrokerStartup"

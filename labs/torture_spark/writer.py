@@ -1,7 +1,7 @@
 """The engine that writes all the while, as a process of its own that is killed: `python -m
-tests.robustness.torture_spark.writer`.
+labs.torture_spark.writer`.
 
-    python -m tests.robustness.torture_spark.writer STORE LEDGER LIFE
+    python -m labs.torture_spark.writer STORE LEDGER LIFE
 
 A line of the ledger is one write after an answer: what is in it was acknowledged.
 """
