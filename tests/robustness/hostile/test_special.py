@@ -66,6 +66,12 @@ def small_log(root: Path, count: int = 40) -> bytearray:
     return data
 
 
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    small_log(tmp_path / "store")
+    return tmp_path / "store"
+
+
 I32 = (-1, 0, 1, 7, 8, 90, 91, 0x7FFFFFFF, -0x80000000, 0x7FFFFF00, 64 << 20, (64 << 20) + 1)
 I16 = (-1, 0, 1, 0x7FFF, -0x8000)
 
@@ -106,10 +112,8 @@ def test_a_record_that_claims_gigabytes_takes_no_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["consumequeue/T/0", "consumequeue_ext/T/0", "batchconsumequeue/T/0", "timerlog"])
-def test_sparse_files_of_a_terabyte(tmp_path: Path, kind: str) -> None:
+def test_sparse_files_of_a_terabyte(store: Path, kind: str) -> None:
     """Two units at both ends of a hole: nobody reads the hole, nobody makes files as large."""
-    store = tmp_path / "store"
-    small_log(store)
     folder = store / kind
     folder.mkdir(parents=True)
     with (folder / f"{0:020}").open("wb") as file:
@@ -120,9 +124,7 @@ def test_sparse_files_of_a_terabyte(tmp_path: Path, kind: str) -> None:
     everything(store)
 
 
-def test_a_sparse_index_file_of_a_terabyte(tmp_path: Path) -> None:
-    store = tmp_path / "store"
-    small_log(store)
+def test_a_sparse_index_file_of_a_terabyte(store: Path) -> None:
     (store / "index").mkdir()
     size = index.file_size(1 << 33, 1 << 35)
     with (store / "index" / "20240101000000000").open("wb") as file:
@@ -132,10 +134,8 @@ def test_a_sparse_index_file_of_a_terabyte(tmp_path: Path) -> None:
     assert codes["query"] == 0 and codes["verify"] == 1
 
 
-def test_many_bytes_behind_each_name(tmp_path: Path) -> None:
+def test_many_bytes_behind_each_name(store: Path) -> None:
     """File names at the end of what 64 bits hold, in every folder whose files are named by offsets."""
-    store = tmp_path / "store"
-    small_log(store)
     for kind in ("commitlog", "consumequeue/T/0", "batchconsumequeue/T/0", "consumequeue_ext/T/0", "timerlog"):
         folder = store / kind
         folder.mkdir(parents=True, exist_ok=True)
@@ -207,10 +207,8 @@ CHAINS = {
 
 
 @pytest.mark.parametrize("chain", CHAINS)
-def test_index_chains(tmp_path: Path, chain: str) -> None:
+def test_index_chains(store: Path, chain: str) -> None:
     """The walk of a chain ends, and the message is found in the log instead."""
-    store = tmp_path / "store"
-    small_log(store)
     items = CHAINS[chain]
     slots = [0] * 1000
     slots[HASH % 1000] = len(items)
@@ -225,9 +223,7 @@ def test_index_chains(tmp_path: Path, chain: str) -> None:
     ("count", "slot"),
     [(-1, 1), (-(2**31), -1), (2**31 - 1, 2**31 - 1), (4000, 3999), (4001, 4000), (0, 5), (2, -(2**31))],
 )
-def test_index_counts_and_slots_beyond_the_file(tmp_path: Path, count: int, slot: int) -> None:
-    store = tmp_path / "store"
-    small_log(store)
+def test_index_counts_and_slots_beyond_the_file(store: Path, count: int, slot: int) -> None:
     index_file(store, [_item(HASH, 0)], [slot] * 1000)
     path = store / "index" / "20240101000000000"
     data = bytearray(path.read_bytes())
@@ -306,9 +302,7 @@ def test_names_of_files_and_directories(tmp_path: Path) -> None:
     everything(store)
 
 
-def test_names_in_configuration(tmp_path: Path) -> None:
-    store = tmp_path / "store"
-    small_log(store)
+def test_names_in_configuration(store: Path) -> None:
     (store / "config").mkdir()
     name = (
         EVIL.replace("\x1b", "\\u001b").replace("\x07", "\\u0007").replace("\x9b", "\\u009b").replace("\x7f", "\\u007f")
@@ -348,10 +342,8 @@ JSON = {
 
 
 @pytest.mark.parametrize("text", JSON)
-def test_configuration(tmp_path: Path, text: str) -> None:
+def test_configuration(store: Path, text: str) -> None:
     """The same bytes as every JSON file of config/, with and without a backup of the same kind."""
-    store = tmp_path / "store"
-    small_log(store)
     (store / "config").mkdir()
     for name in ("topics", "subscriptionGroup", "consumerOffset", "delayOffset", "lmqConsumerOffset", "consumerFilter"):
         (store / "config" / f"{name}.json").write_bytes(JSON[text])
@@ -394,19 +386,15 @@ def test_no_store(tmp_path: Path, what: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["a file", "a FIFO", "a link to itself"])
-def test_folders_that_are_none(tmp_path: Path, kind: str) -> None:
+def test_folders_that_are_none(store: Path, kind: str) -> None:
     """The directories of derived files and of the configuration are no directories."""
-    store = tmp_path / "store"
-    small_log(store)
     for name in ("consumequeue", "consumequeue_ext", "batchconsumequeue", "index", "config", "timerlog", "compaction"):
         NO_STORES[kind](store / name)
     everything(store)
 
 
 @pytest.mark.parametrize("kind", ["a file", "a FIFO", "a link to itself"])
-def test_small_files_that_are_none(tmp_path: Path, kind: str) -> None:
-    store = tmp_path / "store"
-    small_log(store)
+def test_small_files_that_are_none(store: Path, kind: str) -> None:
     for name in ("abort", "checkpoint", "lock", "flintmq.mark", "timerwheel"):
         NO_STORES[kind](store / name)
     everything(store)
