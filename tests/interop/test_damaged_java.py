@@ -5,18 +5,17 @@ from pathlib import Path
 import pytest
 
 from labs.interop.damaged import _passes, make, run
-from tests.interop.java import VERSIONS, Java, home
+from tests.interop.java import VERSIONS
+from tests.interop.running_broker import java_of
 from tests.support.crashed import small_and_quick
 
 pytestmark = pytest.mark.slow
 
 
 def test_t18_damaged_stores_are_recovered_alike_or_differ_for_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    built, why = home(VERSIONS[0])
-    if built is None:
-        pytest.skip(f"RocketMQ {VERSIONS[0]}: {why}")
+    java = java_of(VERSIONS[0])
     small_and_quick(monkeypatch.setattr)
-    found, wrong = run(Java(VERSIONS[0], built), 0, 10)
+    found, wrong = run(java, 0, 10)
     assert wrong == [] and found["same"] and found["refused"], (found, wrong)
 
 

@@ -9,7 +9,8 @@ from flintmq.config.keys import StoreConfig
 from flintmq.forensics.verify.run import verify
 from flintmq.store.message_store import MessageStore
 from labs.interop.operations import KEYS, KINDS, last, put
-from tests.interop.java import VERSIONS, Java, home
+from tests.interop.java import VERSIONS
+from tests.interop.running_broker import java_of
 
 pytestmark = pytest.mark.slow
 
@@ -18,10 +19,7 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize("kind", ["batch", "light", "ext"])
 def test_they_take_turns(tmp_path: Path, version: str, kind: str):
     """Each goes on with the other's queue offsets; nothing is out of place in the end, and Java reads every message."""
-    built, why = home(version)
-    if built is None:
-        pytest.skip(f"RocketMQ {version}: {why}")
-    java, what, root = Java(version, built), KINDS[kind], tmp_path / "store"
+    java, what, root = java_of(version), KINDS[kind], tmp_path / "store"
     keys, more = KEYS | what.keys, {"topics": what.java_topics()}
     stored = 0
     for turn in range(4):

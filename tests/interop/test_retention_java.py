@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from flintmq.message import Message
-from tests.interop.java import VERSIONS, Java, home
+from tests.interop.java import VERSIONS
+from tests.interop.running_broker import java_of
 from tests.store.services.test_retention import Disk, filled
 from tests.support.engine import FILE_SIZE, KEYS, open_small
 
@@ -14,10 +15,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_both_begin_where_the_log_begins(tmp_path: Path, version: str):
-    built, why = home(version)
-    if built is None:
-        pytest.skip(f"RocketMQ {version}: {why}")
-    java, disk, root = Java(version, built), Disk(), tmp_path / "store"
+    java, disk, root = java_of(version), Disk(), tmp_path / "store"
     with filled(root, disk, files=8, deleteFileBatchMax=4) as store:
         disk.used = 86
         store._parts.retention.clean_once()

@@ -12,7 +12,7 @@ import pytest
 from flintmq.message import Message
 from flintmq.store.message_store import MessageStore
 from flintmq.store.view import open_store
-from tests.interop.java import Java, home
+from tests.interop.running_broker import java_of
 
 pytestmark = pytest.mark.slow
 
@@ -26,10 +26,7 @@ SECONDS = 120
 
 
 def test_a_store_that_java_is_writing(tmp_path: Path):
-    built, why = home("5.3.3")
-    if built is None:
-        pytest.skip(why)
-    java, root = Java("5.3.3", built), tmp_path / "store"
+    java, root = java_of("5.3.3"), tmp_path / "store"
     with MessageStore(root, config=KEYS, unique_keys=False) as store:
         store.put(Message("T", b"first"))
     ops = [{"op": "put", "topic": "T", "queue": n % 3, "tags": "a", "body": f"{n}"} for n in range(20)]

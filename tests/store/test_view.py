@@ -33,6 +33,16 @@ from tests.support.threads import beside
 BASIC_FILE = 131072
 
 
+@pytest.fixture
+def store(golden):
+    return golden("basic")
+
+
+@pytest.fixture
+def copy(store, tmp_path):
+    return store.copy(tmp_path)
+
+
 def opened(store):
     return open_store(store.path, set=store.config)
 
@@ -101,11 +111,9 @@ def test_what_is_not_there(golden, topic, queue_id, offset, says):
     assert isinstance(caught.value, LookupError) and "\n" not in str(caught.value)
 
 
-def test_empty_queues_and_damaged_messages_say_so(golden, tmp_path):
+def test_empty_queues_and_damaged_messages_say_so(store, copy, golden):
     with pytest.raises(MessageNotFoundError, match="the queue is empty, the next offset is 31"):
         opened(golden("rolled")).get("Early", 0, 30)
-    store = golden("basic")
-    copy = store.copy(tmp_path)
     row = next(row for row in store.rows if row["body_length"] > 20)
     with open(copy / "commitlog" / ("0" * 20), "r+b") as file:
         file.seek(row["physical_offset"] + 90)
@@ -114,9 +122,7 @@ def test_empty_queues_and_damaged_messages_say_so(golden, tmp_path):
         open_store(copy).get(row["topic"], row["queue_id"], row["queue_offset"])
 
 
-def test_what_was_removed_while_a_view_was_open_is_called_so(golden, tmp_path):
-    store = golden("basic")
-    copy = store.copy(tmp_path)
+def test_what_was_removed_while_a_view_was_open_is_called_so(store, copy, tmp_path):
     gone, other = (next(row for row in store.live if row["physical_offset"] >= at) for at in (0, BASIC_FILE))
     with open_store(copy, set=store.config) as view:
         (copy / "commitlog" / f"{0:020d}").unlink()
@@ -190,9 +196,7 @@ def test_offset_at_time_of_odd_queues(golden, tmp_path):
     assert view.offset_at_time("BatchTopic", 0, times[at], "upper") == rows[at + 1]["queue_offset"] - 1
 
 
-def test_offset_at_time_passes_over_what_cannot_be_read(golden, tmp_path):
-    store = golden("basic")
-    copy = store.copy(tmp_path)
+def test_offset_at_time_passes_over_what_cannot_be_read(store, copy):
     rows = [row for row in store.rows if (row["topic"], row["queue_id"]) == ("Orders", 0)]
     for row in rows[80:100]:
         file = copy / "commitlog" / f"{row['physical_offset'] // BASIC_FILE * BASIC_FILE:020d}"
@@ -256,9 +260,7 @@ def test_follow_begins_where_it_is_told_and_stops_when_it_is_told(golden):
     assert list(view.follow(view.max_physical_offset, poll_ms=1, stop=stop)) == []
 
 
-def test_follow_passes_over_deleted_files(golden, tmp_path):
-    store = golden("basic")
-    copy = store.copy(tmp_path)
+def test_follow_passes_over_deleted_files(store, copy):
     stop = threading.Event()
     follower = open_store(copy).follow(poll_ms=1, stop=stop)
     assert next(follower).physical_offset == 0
@@ -273,9 +275,7 @@ def test_follow_passes_over_deleted_files(golden, tmp_path):
     assert found == [at for at in rows_from(store) if at < BASIC_FILE or at >= 3 * BASIC_FILE]
 
 
-def test_follow_a_log_that_was_cut_below_what_was_read(golden, tmp_path):
-    store = golden("basic")
-    copy = store.copy(tmp_path)
+def test_follow_a_log_that_was_cut_below_what_was_read(store, copy):
     follower = open_store(copy).follow(rows_from(store)[-2], poll_ms=1)
     assert offsets([next(follower), next(follower)]) == rows_from(store)[-2:]
     os.truncate(copy / "commitlog" / f"{5 * BASIC_FILE:020d}", 0)
@@ -300,9 +300,7 @@ def test_a_view_is_of_its_moment_until_it_is_refreshed(golden, tmp_path):
     assert view.get("Orders", 0, 184).queue_offset == 184
 
 
-def test_readers_in_many_threads_while_the_store_changes(golden, tmp_path):
-    store = golden("basic")
-    copy = store.copy(tmp_path)
+def test_readers_in_many_threads_while_the_store_changes(store, copy):
     view = open_store(copy, set=store.config)
     plain = store.rows[1500::29]
 
@@ -321,9 +319,7 @@ def test_readers_in_many_threads_while_the_store_changes(golden, tmp_path):
             (copy / "commitlog" / f"{number * BASIC_FILE:020d}").unlink()
 
 
-def test_files_that_vanish_between_two_questions(golden, tmp_path):
-    store = golden("basic")
-    copy = store.copy(tmp_path)
+def test_files_that_vanish_between_two_questions(store, copy):
     view = open_store(copy, set=store.config)
     assert len(view.queues()) == 16
     shutil.rmtree(copy / "consumequeue")
@@ -343,9 +339,7 @@ def test_files_that_vanish_between_two_questions(golden, tmp_path):
 
 
 @pytest.mark.parametrize("cut", [0, 7, 8, 90, 1000, BASIC_FILE - 1])
-def test_a_last_file_that_was_cut_short(golden, tmp_path, cut):
-    store = golden("basic")
-    copy = store.copy(tmp_path)
+def test_a_last_file_that_was_cut_short(store, copy, cut):
     os.truncate(copy / "commitlog" / f"{5 * BASIC_FILE:020d}", cut)
     view = open_store(copy, set=store.config)
     left = [row for row in store.rows if row["physical_offset"] + row["size"] <= 5 * BASIC_FILE + cut]
@@ -389,9 +383,7 @@ def test_configuration_from_a_file(golden, tmp_path):
     assert view.config.given == {"brokerName", "maxHashSlotNum", "maxIndexNum", "maxMessageSize"}
 
 
-def test_damage_stops_strict_readers_and_is_told_to_others(golden, tmp_path):
-    store = golden("basic")
-    copy = store.copy(tmp_path)
+def test_damage_stops_strict_readers_and_is_told_to_others(store, copy):
     row = store.rows[1000]
     file = copy / "commitlog" / f"{row['physical_offset'] // BASIC_FILE * BASIC_FILE:020d}"
     with open(file, "r+b") as out:
@@ -603,9 +595,7 @@ def test_random_damage_gives_short_answers_and_nothing_worse(golden, tmp_path, s
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_whatever_happens_to_queues_and_index_the_log_is_enough(golden, tmp_path, seed):
-    store = golden("basic")
-    copy = store.copy(tmp_path)
+def test_whatever_happens_to_queues_and_index_the_log_is_enough(store, copy, seed):
     for number in range(6):
         random_damage(copy, 100 * seed + number, folder="consumequeue")
     random_damage(copy, seed, kinds=("zero", "rubbish", "cut"), folder="index")

@@ -14,7 +14,8 @@ from labs.clocks.__main__ import RECORDED, made_stores, names_of
 from labs.clocks.doors import ask_all, java_rows, subject_of
 from labs.clocks.lives import lives, make
 from tests.harness import turns
-from tests.interop.java import VERSIONS, Java, home
+from tests.interop.java import VERSIONS
+from tests.interop.running_broker import java_of
 from tests.robustness.matrix import truth
 
 for package in ("pyarrow", "duckdb", "polars", "pandas", "deltalake", "pyiceberg"):
@@ -43,13 +44,11 @@ def test_every_door_gives_what_rocketmq_keeps(tmp_path: Path, number: int) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_is_recorded_is_what_rocketmq_keeps(tmp_path: Path, version: str) -> None:
-    built, why = home(version)
-    if built is None:
-        pytest.skip(why)
+    java = java_of(version)
     number = ((TURN or 0) * 7 + VERSIONS.index(version)) % len(MADE)
     make(tmp_path / "store", *MADE[number])
     known = json.loads(RECORDED.read_text())[" ".join(map(str, MADE[number]))][version]
-    assert names_of(java_rows(Java(version, built), tmp_path / "store")) == known
+    assert names_of(java_rows(java, tmp_path / "store")) == known
 
 
 def test_the_long_form_tries_every_combination() -> None:

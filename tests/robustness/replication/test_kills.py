@@ -5,15 +5,13 @@ from pathlib import Path
 import pytest
 
 from labs.replication.__main__ import killed
-from tests.interop.java import home
+from tests.interop.running_broker import java_of
 
 
 @pytest.mark.parametrize("version", ["FlintMQ", pytest.param("5.4.0", marks=pytest.mark.slow)])
 def test_a_copy_survives_kills(tmp_path: Path, version: str):
     if version != "FlintMQ":
-        built, why = home(version)
-        if built is None:
-            pytest.skip(f"RocketMQ {version}: {why}")
+        java_of(version)
     counted = killed(tmp_path, version, seed=3, kills=3)
     assert counted["stores equal"] == 1 and counted["messages"] > 0
     assert counted["follower"] + counted["master"] + 2 * counted["both"] >= 3
