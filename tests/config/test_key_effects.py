@@ -70,16 +70,16 @@ ACTS = {
     "commitCommitLogThoroughInterval": "store/test_acting_keys.py::test_when_the_pool_is_committed",
     "syncFlushTimeout":
         "store/append/test_durability.py::test_a_sync_put_that_times_out_is_unknown_and_the_store_goes_on",
-    "transientStorePoolEnable": "storage/test_allocation.py::test_a_slave_has_no_pool",
-    "transientStorePoolSize": "storage/test_mapped_file_queue.py::test_a_pool_is_a_master_s",
+    "transientStorePoolEnable": "storage/memory/test_allocation.py::test_a_slave_has_no_pool",
+    "transientStorePoolSize": "storage/memory/test_mapped_file_queue.py::test_a_pool_is_a_master_s",
     "fastFailIfNoBufferInStorePool":
-        "storage/test_allocation.py::test_fast_fail_refuses_a_put_that_finds_the_ring_full",
+        "storage/memory/test_allocation.py::test_fast_fail_refuses_a_put_that_finds_the_ring_full",
     "warmMapedFileEnable":
-        "storage/test_mapped_file_queue.py::test_new_files_are_warmed_where_the_configuration_says_so",
+        "storage/memory/test_mapped_file_queue.py::test_new_files_are_warmed_where_the_configuration_says_so",
     "flushLeastPagesWhenWarmMapedFile":
-        "storage/test_mapped_file_queue.py::test_new_files_are_warmed_where_the_configuration_says_so",
+        "storage/memory/test_mapped_file_queue.py::test_new_files_are_warmed_where_the_configuration_says_so",
     "dataReadAheadEnable":
-        "storage/test_mapped_file_queue.py::test_pages_are_not_read_ahead_where_the_configuration_says_so",
+        "storage/memory/test_mapped_file_queue.py::test_pages_are_not_read_ahead_where_the_configuration_says_so",
     "osPageCacheBusyTimeOutMills":
         "store/append/test_slow_section.py::test_a_put_that_waits_for_a_file_makes_others_fail_fast",
     "deleteWhen": "store/services/test_retention_rules.py::test_hours",
