@@ -1,7 +1,5 @@
 """Which form of a kernel an import gives: the compiled one, unless FLINTMQ_PURE asks for the source."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

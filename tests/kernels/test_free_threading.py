@@ -11,6 +11,7 @@ import pytest
 
 from flintmq.message import PutMessageStatus
 from tests.support.engine import message, open_small
+from tests.support.threads import at_once
 
 ALL = """
 import importlib, pkgutil, sys
@@ -54,11 +55,7 @@ def test_slow_gets_beside_puts_leave_every_file_to_be_closed(
                     at = one.queue_offset + 1
                 at = at if at % 7 else 0
 
-        threads = [threading.Thread(target=work) for work in (put, get, get)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once(put, get, get)
         assert store.wait_dispatched(10)
         files = store._parts.files.files
     assert wrong == []

@@ -1,7 +1,5 @@
 """Queue units and index keys: the kernel against the slow rules of format/, record by record, and its edges."""
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess

@@ -1,7 +1,5 @@
 """kernels/read/fetch: from units to messages, on what Java wrote and on units that lie."""
 
-from __future__ import annotations
-
 import struct
 from array import array
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The columns kernel as a whole: full sections, plans that do not fit, positions that lie, and Java's rows."""
 
-from __future__ import annotations
-
 import ipaddress
 import random
 from array import array

@@ -1,7 +1,5 @@
 """Each kind of column against values written by hand and against the slow reference."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

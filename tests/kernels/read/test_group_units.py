@@ -1,7 +1,5 @@
 """Sorting units by queue, and runs of offsets."""
 
-from __future__ import annotations
-
 import random
 from array import array
 

@@ -1,7 +1,5 @@
 """Odd text and the latest time of validated records."""
 
-from __future__ import annotations
-
 from array import array
 
 import pytest

@@ -1,7 +1,5 @@
 """Strings that are split by what they have in common with one before are split as each would be by itself."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """Splitting property strings, against the slow reference and at every border of the sixty-four-byte windows."""
 
-from __future__ import annotations
-
 from array import array
 
 import pytest

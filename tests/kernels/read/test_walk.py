@@ -1,7 +1,5 @@
 """The walker against Java's decoding of the golden stores, against the slow reference, and against broken bytes."""
 
-from __future__ import annotations
-
 import errno
 import mmap
 import os
@@ -142,9 +140,6 @@ def test_arguments_outside_the_buffer_are_refused() -> None:
             walk.walk(bytes(8), at, available, 8, 8, 0, 0, 100, BOTH, positions)
         with pytest.raises(ValueError, match="within the buffer"):
             walk.resync(bytes(8), at, available, 8, 0, 100)
-
-
-# -- resynchronising --------------------------------------------------------------------------------------------------
 
 
 def test_resync_finds_the_next_record_behind_anything() -> None:

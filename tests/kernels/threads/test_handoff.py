@@ -1,7 +1,5 @@
 """kernels/threads/handoff: wake-ups are neither lost nor doubled, latches open once, system signals get through."""
 
-from __future__ import annotations
-
 import random
 import signal as system
 import threading
@@ -10,6 +8,7 @@ import time
 import pytest
 
 from flintmq.kernels.threads.handoff import INTERRUPTED, LATE, OPENED, Latch, Signal
+from tests.support.threads import beside
 
 
 def test_a_wake_up_during_work_is_not_lost_and_counts_once():
@@ -24,27 +23,20 @@ def test_a_wake_up_during_work_is_not_lost_and_counts_once():
 
 
 def test_many_may_set_it_at_once():
-    signal, wrong, woken = Signal(), [], 0
+    signal, woken = Signal(), 0
     stop = False
 
     def work() -> None:
-        try:
-            while not stop:
-                signal.set()
-        except BaseException as error:
-            wrong.append(error)
+        while not stop:
+            signal.set()
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for _ in range(100):
-        began = time.monotonic()
-        signal.wait(5)
-        woken += time.monotonic() - began < 4
-    stop = True
-    for thread in threads:
-        thread.join()
-    assert wrong == [] and woken == 100
+    with beside(*[work] * 4):
+        for _ in range(100):
+            began = time.monotonic()
+            signal.wait(5)
+            woken += time.monotonic() - began < 4
+        stop = True
+    assert woken == 100
 
 
 def test_a_latch_opens_once_and_late_is_told():

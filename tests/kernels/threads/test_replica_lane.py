@@ -1,22 +1,19 @@
 """kernels/threads/replica_lane: what goes out, what comes back, and what is known of it after anything went wrong."""
 
-from __future__ import annotations
-
 import os
 import random
 import select
-import signal
 import socket
 import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from flintmq.kernels.threads.replica_lane import LaneFacts, ReplicaLane, native
+from tests.support.threads import alarms, at_once, beside
 
 SIZE = 1 << 17
 START = 1 << 20  # log offset of the file
@@ -117,26 +114,6 @@ def ends(tmp_path: Path) -> Iterator[Ends]:
     one.close()
 
 
-@contextmanager
-def beside(work: Callable[[], object]) -> Iterator[None]:
-    """Do something in another thread meanwhile."""
-    wrong: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            work()
-        except BaseException as error:
-            wrong.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        thread.join(LONG_S)
-        assert not thread.is_alive() and wrong == []
-
-
 def answering(ends: Ends, *reports: bytes) -> Callable[[], None]:
     """Takes one frame, and answers with these bytes, one piece after the other."""
 
@@ -151,9 +128,6 @@ def answering(ends: Ends, *reports: bytes) -> Callable[[], None]:
 
 def be(*offsets: int) -> bytes:
     return struct.pack(f">{len(offsets)}q", *offsets)
-
-
-# -- what it is for ----------------------------------------------------------------------------------------------------
 
 
 @needs_lane
@@ -253,9 +227,6 @@ def test_what_was_sent_is_waited_for_and_not_sent_again(ends: Ends):
     ends.report(START + 9)
     assert ends.lane.exchange(START + 7, LONG_S) and ends.lane.acknowledged == START + 9
     assert not select.select([ends.far], [], [], 0.05)[0]
-
-
-# -- what is left to the listener --------------------------------------------------------------------------------------
 
 
 @needs_lane
@@ -407,9 +378,6 @@ def test_a_socket_that_is_full_from_the_beginning(tmp_path: Path):
     ends.close()
 
 
-# -- signals -----------------------------------------------------------------------------------------------------------
-
-
 @needs_lane
 @pytest.mark.parametrize("raises", [False, True])
 def test_a_signal_ends_the_wait_and_loses_nothing(ends: Ends, raises: bool):
@@ -421,17 +389,13 @@ def test_a_signal_ends_the_wait_and_loses_nothing(ends: Ends, raises: bool):
             raise TimeoutError("of a user")
 
     ends.lend()
-    before, began = signal.signal(signal.SIGALRM, handle), time.monotonic()
-    signal.setitimer(signal.ITIMER_REAL, 0.1)
-    try:
+    began = time.monotonic()
+    with alarms(handle, 0.1):
         if raises:
             with pytest.raises(TimeoutError, match="of a user"):
                 ends.lane.exchange(START + 5, LONG_S)
         else:
             assert not ends.lane.exchange(START + 5, LONG_S)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
     assert seen == [1] and time.monotonic() - began < 5
     assert ends.frame() == (START, 5)
     ends.report(START + 5)
@@ -443,17 +407,10 @@ def test_a_signal_ends_the_wait_and_loses_nothing(ends: Ends, raises: bool):
 def test_a_signal_while_another_thread_has_the_lane(ends: Ends):
     ends.lend()
     assert ends.lane.take(0)
-    before, began = signal.signal(signal.SIGALRM, lambda *_: None), time.monotonic()
-    signal.setitimer(signal.ITIMER_REAL, 0.1)
-    try:
+    began = time.monotonic()
+    with alarms(lambda *_: None, 0.1):
         assert not ends.lane.exchange(START + 5, LONG_S)
         assert time.monotonic() - began < 5
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
-# -- several threads ---------------------------------------------------------------------------------------------------
 
 
 @needs_lane
@@ -514,28 +471,24 @@ def test_puts_do_not_keep_the_lane_from_the_listener(ends: Ends, seconds: float)
             done += 1
 
     with beside(follow):
-        threads = [threading.Thread(target=put) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for _ in range(100):
-            limit = time.monotonic() + LONG_S
-            while not ends.lane.take(seconds):
-                assert time.monotonic() < limit
-                if not seconds:
-                    assert select.select([ends.ear], [], [], LONG_S)[0], "the bell rings"
-                    ends.rung()
-            facts, before = ends.lane.facts(), done
-            assert facts.next == facts.sent == facts.report and not facts.raw
-            time.sleep(0.001)
-            assert ends.lane.facts() == facts and done <= before + 4, "nobody else has the line"
-            ends.lane.lend(
-                ends.near.fileno(), ends.epoll.fileno(), ends.fd, START, SIZE, BATCH, facts.sent
-            )  # fmt: skip
-            while done < before + 8:
-                time.sleep(0.0005)
-        over.set()
-        for thread in threads:
-            thread.join(LONG_S)
+        with beside(*[put] * 4):
+            for _ in range(100):
+                limit = time.monotonic() + LONG_S
+                while not ends.lane.take(seconds):
+                    assert time.monotonic() < limit
+                    if not seconds:
+                        assert select.select([ends.ear], [], [], LONG_S)[0], "the bell rings"
+                        ends.rung()
+                facts, before = ends.lane.facts(), done
+                assert facts.next == facts.sent == facts.report and not facts.raw
+                time.sleep(0.001)
+                assert ends.lane.facts() == facts and done <= before + 4, "nobody else has the line"
+                ends.lane.lend(
+                    ends.near.fileno(), ends.epoll.fileno(), ends.fd, START, SIZE, BATCH, facts.sent
+                )  # fmt: skip
+                while done < before + 8:
+                    time.sleep(0.0005)
+            over.set()
         gone.set()
     assert unanswered == []
 
@@ -612,11 +565,7 @@ def test_many_threads_share_frames(ends: Ends):
                 early.append(mine)
 
     with beside(follow):
-        threads = [threading.Thread(target=put) for _ in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
+        at_once(*[put] * 6)
         over.set()
     assert answers == [True] * 900 and early == [] and known == end
     assert ends.lane.exchanges <= frames < 900, "records of several threads go together"

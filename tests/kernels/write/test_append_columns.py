@@ -1,7 +1,5 @@
 """kernels/write/append_columns: buffers that do not hold what they should are refused. What is written: tests/store."""
 
-from __future__ import annotations
-
 import struct
 from array import array
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """kernels/write/encode against logs that Apache RocketMQ wrote: their records, encoded again, give the same files."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from pathlib import Path

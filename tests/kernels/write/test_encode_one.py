@@ -1,7 +1,5 @@
 """kernels/write/encode_one: one record against the slow reference, and what it leaves alone where it writes nothing."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

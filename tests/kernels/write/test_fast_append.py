@@ -1,13 +1,12 @@
 """kernels/write/fast_append: the fast way of a put writes what the slow way and the reference write, or leaves the put
 alone."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import threading
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from hypothesis import given, settings
@@ -23,6 +22,7 @@ from flintmq.storage.memory.mapped_file_queue import MappedFileQueue
 from flintmq.store.append.commit_log import CommitLog, LogState
 from flintmq.store.append.unique_keys import UniqueKeys
 from tests.support.faults import Faulty
+from tests.support.threads import at_once
 
 COMPILED = fast_append.__file__.endswith(".so")
 FILE_SIZE = 1 << 20
@@ -46,7 +46,7 @@ class Log:
     def appender(self) -> fast_append.Appender:
         return self.log.appender
 
-    def warm(self, topic: str = "T", queue_id: int = 0) -> Log:
+    def warm(self, topic: str = "T", queue_id: int = 0) -> Self:
         """The first message of a queue always goes the slow way."""
         assert self.log.append(Message(topic, b"first", queue_id=queue_id)).status is PutMessageStatus.PUT_OK
         return self
@@ -346,11 +346,7 @@ def test_fast_and_slow_puts_of_many_threads_are_one_prefix_without_holes(tmp_pat
             odd = {"sys_flag": 1, "properties": {"KEYS": "k"}} if n % 7 == number else {}
             told[number].append(log.log.append(Message("T", b"%d-%d" % (number, n), queue_id=n % 2, **odd)))
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*(partial(work, n) for n in range(4)))
     data, at, found = log.data(), 0, {}
     while at < len(data):
         found[at] = record.check(data, at, at, file_end=FILE_SIZE)
@@ -365,9 +361,6 @@ def test_fast_and_slow_puts_of_many_threads_are_one_prefix_without_holes(tmp_pat
             assert stored.queue_offset == result.queue_offset
     for queue in (0, 1):
         assert [r.queue_offset for r in found.values() if r.queue_id == queue] == list(range(800))
-
-
-# -- without a GIL ----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Index items: whole files as Java wrote them, made again from their items; and the rules one by one."""
 
-from __future__ import annotations
-
 from array import array
 
 import pytest

@@ -1,7 +1,5 @@
 """The objects of a put: values that compare, print, pickle and keep what they were given."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import inspect

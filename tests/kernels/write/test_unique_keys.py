@@ -1,7 +1,5 @@
 """kernels/write/unique_keys: numbers follow the one rule, in both forms; an id that a kernel writes is Python's."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
