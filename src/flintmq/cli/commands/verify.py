@@ -20,6 +20,7 @@ from flintmq.errors import UsageError
 from flintmq.forensics.verify.codes import in_place, mend
 
 if TYPE_CHECKING:
+    from flintmq.cluster.member import Member
     from flintmq.config.keys import StoreConfig
     from flintmq.forensics.verify.findings import Defect, Findings, Note
     from flintmq.forensics.verify.run import Verification
@@ -89,21 +90,26 @@ def command(
     for note in report.notes:
         out.note(note.text)
     with signals.waiting() as stop:
-        if not members[0].words:
-            return _verify(stores[0], begin, end, stop, progress, access, config, out)
-        if begin is not None or end is not None:
+        if members[0].words and (begin is not None or end is not None):
             raise UsageError("--from and --to are of one store; give one")
         code = 0
         for number, member in enumerate(members):
-            if as_json:
-                out.lines([dumps({"kind": "store", "broker": member.broker, "store": member.path})])
-            else:
-                out.lines([f"{printable(member.broker)}: {printable(near(member.path))}"])
-            code = max(code, _verify(member.path, None, None, stop, progress, access, config, out))
+            out.lines(_heading(member, as_json))
+            code = max(code, _verify(member.path, begin, end, stop, progress, access, config, out))
             if stop() and (rest := len(members) - number - 1):
                 out.note(f"stopped: {rest} more store{'s' * (rest > 1)} not checked")
                 break
         return code
+
+
+def _heading(member: Member, as_json: bool) -> Iterator[str]:
+    """Yield the line that names one of several stores."""
+    if words := member.words:
+        yield (
+            dumps({"kind": "store", **words})
+            if as_json
+            else f"{printable(member.broker)}: {printable(near(member.path))}"
+        )
 
 
 def _verify(

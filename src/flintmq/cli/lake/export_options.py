@@ -21,7 +21,7 @@ from flintmq.cli.output import Output, Progress
 from flintmq.cli.text import note_lines, printable, size
 from flintmq.cli.values import parse_partitions, parse_size, paths_of, stores_given
 from flintmq.errors import UsageError
-from flintmq.lake.export.choices import ExportChoices
+from flintmq.lake.export.choices import ExportChoices, refuse_inside
 
 if TYPE_CHECKING:
     from flintmq.config.keys import StoreConfig
@@ -79,13 +79,10 @@ class ExportWords:
 
     def checked(self, config: StoreConfig) -> ExportWords:
         """Refuse wrong words before Spark starts; return the words with `into` as a path."""
-        from flintmq.storage.files.store_url import outside_store, store_path
+        from flintmq.storage.files.store_url import store_path
 
-        for path in paths_of(stores_given(self.stores), config):
-            outside_store(self.into, path, config, urls=True)
-            for place in (self.checkpoint, self.dead_letters):
-                if place is not None:
-                    outside_store(place, path, config)
+        paths = paths_of(stores_given(self.stores), config)
+        refuse_inside(paths, self.into, (self.checkpoint, self.dead_letters), config)
         into = store_path(self.into)
         if not self.follow and (self.once or self.interval is not None or self.max_offsets is not None):
             raise UsageError(

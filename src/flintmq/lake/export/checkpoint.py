@@ -18,7 +18,7 @@ from flintmq.errors import StoreAccessError, UsageError
 from flintmq.lake.table.target import Manifest
 from flintmq.storage.files import full_disk
 from flintmq.storage.files.store_url import local_only
-from flintmq.storage.files.versioned_json import VersionedJson, only, why
+from flintmq.storage.files.versioned_json import VersionedJson, only, unreadable
 from flintmq.storage.files.whole_file import NEW
 
 COPY = "export.json"
@@ -73,9 +73,7 @@ class ExportCheckpoint:
 
 
 def _copy_file(path: Path) -> VersionedJson:
-    def refused(error: Exception) -> StoreAccessError:
-        return StoreAccessError(f"{path}: not readable ({why(error)}); remove it")
-
+    refused = unreadable(path, "not readable ({}); remove it")
     return VersionedJson(str(path), ("format", FORMAT), refused, style={"ensure_ascii": False})
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, TypedDict, get_args, get_type_hints
+
+from flintmq.config.keys import StoreConfig
+from flintmq.storage.files.store_url import outside_store
 
 
 class ExportChoices(TypedDict, total=False):
@@ -60,6 +63,14 @@ def complete(choices: ExportChoices) -> ExportChoices:
         raise TypeError(f"an export has no keyword {min(unknown)!r}")
     found: ExportChoices = usual | choices
     return found
+
+
+def refuse_inside(stores: Iterable[str], out: str, beside: Iterable[str | None], config: StoreConfig | None) -> None:
+    """Refuse a table, and other directories of an export, that are in one of the stores."""
+    for path in stores:
+        outside_store(out, path, config, urls=True)
+        for place in filter(None, beside):
+            outside_store(place, path, config)
 
 
 def option_of(keyword: str) -> str:

@@ -45,6 +45,11 @@ LOSSES = (VANISHED, LOST)  # notes of a lenient read that the answer repeats
 ABSENT = "missing_exports"  # code of the note on directories of earlier exports that are gone
 TEXTS_KEPT = 3  # sentences of notes, of each code
 UNCHECKED = "unchecked"  # code of the note on a progress that does not show whether the log is its own
+KINDS = {
+    False: ("one store", "one is", ""),
+    True: ("several stores", "several are", "; give a list, a pattern or a manifest of these"),
+}
+"""What a table or an export is of, by the choice `many`: in words."""
 SCAN_BYTES = 8 << 20  # of a batch of many topics: sorting by topic is cheaper in large batches
 
 
@@ -208,8 +213,8 @@ def check_kind(table: str, choice: Mapping[str, Any], read: ReadOptions) -> None
     Raises UsageError: `read` is of the other kind than the table, whose options are `choice`.
     """
     if read.many != choice["many"]:
-        held = "several stores; give a list, a pattern or a manifest of these" if choice["many"] else "one store"
-        raise UsageError(f"{table} is a table of {held}")
+        held, _, how = KINDS[choice["many"]]
+        raise UsageError(f"{table} is a table of {held}{how}")
 
 
 def check_same(target: Target, last: Manifest, choice: Mapping[str, Any]) -> None:
@@ -219,7 +224,7 @@ def check_same(target: Target, last: Manifest, choice: Mapping[str, Any]) -> Non
     """
     there = {name: last.choice.get(name, default) for name, default in CHOICES.items()}
     if there["many"] != choice["many"]:
-        before, now = ("several stores", "one is") if there["many"] else ("one store", "several are")
+        before, now = KINDS[there["many"]][0], KINDS[choice["many"]][1]
         raise UsageError(
             f"{target.where} has exports of {before}, and {now} given now; the columns differ: name {before} again, or "
             "export into a new directory"

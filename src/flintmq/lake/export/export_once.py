@@ -16,7 +16,7 @@ from flintmq.cluster.member import Member
 from flintmq.cluster.members import Stores
 from flintmq.config.keys import StoreConfig
 from flintmq.lake.export.checkpoint import ExportCheckpoint
-from flintmq.lake.export.choices import ExportChoices
+from flintmq.lake.export.choices import ExportChoices, refuse_inside
 from flintmq.lake.export.compact import combined
 from flintmq.lake.export.export import (
     Exported,
@@ -40,7 +40,7 @@ from flintmq.lake.read.scan import ScanPlan
 from flintmq.lake.read.splits import shares, split_count
 from flintmq.lake.shape.dead_letters import DeadLetters
 from flintmq.lake.table.target import Manifest, StagedFile, StoreProgress, Target, locked
-from flintmq.storage.files.store_url import absolute, outside_store
+from flintmq.storage.files.store_url import absolute
 from flintmq.store.commitlog.anchor import LogAnchor, anchor_at
 from flintmq.store.commitlog.report import Report
 
@@ -79,10 +79,8 @@ def export(
     options, workers = ExportOptions.of(root, config, choices), workers or Threads()
     files, report = options.files, Report()
     plans = plan_members(options.read, report)
-    for _, plan in plans:
-        outside_store(out, plan.options.path, config, urls=True)
-        for place in filter(None, (options.checkpoint, options.dead_letters)):
-            outside_store(place, plan.options.path, config)
+    paths = [plan.options.path for _, plan in plans]
+    refuse_inside(paths, out, (options.checkpoint, options.dead_letters), config)
     out = absolute(out)
     with locked(target_of(options, out)) as target:
         last, copy = target.last(), ExportCheckpoint.at(options.checkpoint, target.where)

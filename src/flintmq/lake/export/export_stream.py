@@ -18,7 +18,7 @@ from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.cluster.members import Stores
 from flintmq.config.keys import StoreConfig
 from flintmq.lake.export.checkpoint import ExportCheckpoint
-from flintmq.lake.export.choices import ExportChoices
+from flintmq.lake.export.choices import ExportChoices, refuse_inside
 from flintmq.lake.export.compact import FileOptions, combined
 from flintmq.lake.export.export import (
     SCAN_BYTES,
@@ -47,7 +47,7 @@ from flintmq.lake.stream.options import StreamOptions
 from flintmq.lake.stream.reader import log_line
 from flintmq.lake.stream.scan import read_part
 from flintmq.lake.table.target import Manifest, StagedFile, StoreProgress, Target, locked
-from flintmq.storage.files.store_url import absolute, outside_store
+from flintmq.storage.files.store_url import absolute
 from flintmq.storage.threads.stop_event import StopEvent
 from flintmq.store.commitlog.report import LOST, Report
 
@@ -89,10 +89,8 @@ def export_stream(
     options = ExportOptions.of(root, config, choices)
     files = options.files
     stop = stop or StopEvent()
-    for member in members_of(options.read, Report()):
-        outside_store(out, member.path, config, urls=True)
-        for place in filter(None, (options.checkpoint, options.dead_letters)):
-            outside_store(place, member.path, config)
+    paths = [member.path for member in members_of(options.read, Report())]
+    refuse_inside(paths, out, (options.checkpoint, options.dead_letters), config)
     out = absolute(out)
     with locked(target_of(options, out)) as target:
         total = Exported()

@@ -118,9 +118,8 @@ class History:
     @classmethod
     def of_options(cls, read: ReadOptions) -> History:
         assert read.history is not None
-        stores = read.stores if read.stores is not None else read.path
         return cls.open(
-            stores,
+            read.named,
             read.history,
             read.predicate,
             read.config,

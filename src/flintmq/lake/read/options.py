@@ -112,6 +112,11 @@ class ReadOptions:
     given: Mapping[str, str] = field(default_factory=dict)  # of several stores, all options with their right names
 
     @property
+    def named(self) -> Stores:
+        """What names the store or the stores."""
+        return self.stores or self.path
+
+    @property
     def many(self) -> bool:
         """True if several stores are read, so that rows have the columns broker and store."""
         return self.stores is not None

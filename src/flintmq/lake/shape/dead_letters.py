@@ -32,7 +32,7 @@ from flintmq.objects.object_file import fetch
 from flintmq.storage.files import full_disk
 from flintmq.storage.files.filesystem import REAL
 from flintmq.storage.files.store_url import local_only
-from flintmq.storage.files.versioned_json import VersionedJson, only, why
+from flintmq.storage.files.versioned_json import VersionedJson, only, unreadable
 from flintmq.storage.files.whole_file import sync_file, sync_folder
 
 MARK = "_flintmq.json"
@@ -184,7 +184,5 @@ class DeadLetters:
 
 
 def _mark_file(path: Path) -> VersionedJson:
-    def refused(error: Exception) -> StoreAccessError:
-        return StoreAccessError(f"{path}: does not name a table ({why(error)}); give --dead-letters an empty directory")
-
+    refused = unreadable(path, "does not name a table ({}); give --dead-letters an empty directory")
     return VersionedJson(str(path), ("format", FORMAT), refused, 1 << 16)

@@ -30,7 +30,7 @@ from flintmq.lake.files.table_folder import TableFolder, manifest_place
 from flintmq.lake.files.task_folders import FinalNames, TaskFolders
 from flintmq.lake.shape.parquet import PARTITIONS
 from flintmq.storage.files import full_disk
-from flintmq.storage.files.versioned_json import VersionedJson, only, why
+from flintmq.storage.files.versioned_json import VersionedJson, only, unreadable
 from flintmq.store.commitlog.anchor import LogAnchor
 
 if TYPE_CHECKING:
@@ -157,13 +157,9 @@ def encoded(manifest: Manifest) -> bytes:
 
 
 def manifest_file(path: str | os.PathLike[str]) -> VersionedJson:
-    def refused(error: Exception) -> StoreAccessError:
-        return StoreAccessError(
-            f"{path}: not a readable manifest ({why(error)}); restore it from a backup, or export into a new directory"
-        )
-
+    words = "not a readable manifest ({}); restore it from a backup, or export into a new directory"
     style = {"ensure_ascii": False, "indent": 1}
-    return VersionedJson(str(path), ("format", FORMAT), refused, MANIFEST_BYTES_MAX, style, older=(1,))
+    return VersionedJson(str(path), ("format", FORMAT), unreadable(path, words), MANIFEST_BYTES_MAX, style, older=(1,))
 
 
 class StagedFile(NamedTuple):

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from flintmq.errors import FlintError, UnsupportedFormatError
+from flintmq.errors import FlintError, StoreAccessError, UnsupportedFormatError
 from flintmq.storage.files.filesystem import REAL, Effects
 from flintmq.storage.files.whole_file import replace_file
 from flintmq.version import OURS, is_newer
@@ -47,6 +47,11 @@ def why(error: Exception) -> str:
         return error.strerror or type(error).__name__
     # The text of a ValueError is one of this module; those of others say something to programmers.
     return str(error)[:80] if isinstance(error, ValueError) and str(error) else type(error).__name__
+
+
+def unreadable(path: object, words: str) -> Callable[[Exception], StoreAccessError]:
+    """Return the `refused` of a file: `words` say in braces where `why` belongs."""
+    return lambda error: StoreAccessError(f"{path}: {words.format(why(error))}")
 
 
 def made_by(writer: object, newer: bool) -> str:

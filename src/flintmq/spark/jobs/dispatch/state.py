@@ -12,10 +12,10 @@ import os
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from flintmq.errors import ConfigError, StoreAccessError
+from flintmq.errors import ConfigError
 from flintmq.forensics.rebuild import RebuildPlan
 from flintmq.storage.files.dispatch_lock import FOLDER
-from flintmq.storage.files.versioned_json import VersionedJson, only, why
+from flintmq.storage.files.versioned_json import VersionedJson, only, unreadable
 from flintmq.store.commitlog.anchor import LogAnchor
 from flintmq.store.consumequeue.writer import WriterState
 from flintmq.store.layout import directories
@@ -128,12 +128,8 @@ def commit(into: str, plan: RebuildPlan, state: DispatchState) -> None:
 
 
 def _file(into: str) -> VersionedJson:
-    path = state_path(into)
-
-    def refused(error: Exception) -> StoreAccessError:
-        return StoreAccessError(f"{path}: not a readable state ({why(error)}); --anew makes everything again")
-
-    return VersionedJson(path, ("format", FORMAT), refused, STATE_BYTES_MAX, older=(1,))
+    refused = unreadable(state_path(into), "not a readable state ({}); --anew makes everything again")
+    return VersionedJson(state_path(into), ("format", FORMAT), refused, STATE_BYTES_MAX, older=(1,))
 
 
 def check_shape(into: str, found: DispatchSettings, wanted: DispatchSettings, given: frozenset[str]) -> None:

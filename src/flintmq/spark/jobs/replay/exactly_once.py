@@ -16,12 +16,12 @@ from typing import Any
 import pyarrow as pa
 
 from flintmq.config.keys import StoreConfig
-from flintmq.errors import StoreAccessError, StoreError
+from flintmq.errors import StoreError
 from flintmq.format import properties
 from flintmq.message import Message, Outcome, PutMessageStatus, PutResult, StoredMessage, stored_message
 from flintmq.spark.jobs.replay.rows import LEAST_MS, Records
 from flintmq.storage.files.filesystem import REAL
-from flintmq.storage.files.versioned_json import VersionedJson, only, why
+from flintmq.storage.files.versioned_json import VersionedJson, only, unreadable
 from flintmq.store.commitlog.anchor import KnownLog, LogAnchor, anchor_at, why_lost
 from flintmq.store.commitlog.snapshot import list_log
 from flintmq.store.commitlog.walk import LogWalk
@@ -30,22 +30,17 @@ from flintmq.store.message_store import MessageStore
 FILE_NAME = "flintmq.puts"
 FORMAT = 2  # 1, of FlintMQ 0.1, did not name the writer, nor a record of the log
 BYTES_MAX = 64 << 20
-# Keys of a writer's record: all; of a replay (live.Position); of a batch of the sink.
+UNREADABLE = (
+    "not readable ({}); it records the messages that were put: restore it from a backup, or remove it if they may be "
+    "put again"
+)
+# Keys of a writer's record: of all, of a replay (live.Position), and of a batch of the sink.
 KNOWN = frozenset(
-    [
-        "log_end",
-        "running",
-        "anchor",
-        "after",
-        "rows",
-        "batch",
-        "files",
-        "skip",
-        "checkpoint",
-        "bad",
-        "bad_path",
-        "stuck",
-    ]
+    (
+        *("log_end", "running", "anchor"),
+        *("after", "rows"),
+        *("batch", "files", "skip", "checkpoint", "bad", "bad_path", "stuck"),
+    )
 )
 _BY_STORE = (properties.CRC32, properties.INNER_MULTI_QUEUE_OFFSET)  # properties that a store itself adds
 
@@ -56,7 +51,8 @@ class WriterIds:
     def __init__(self, root: str) -> None:
         self.path = os.path.join(root, FILE_NAME)
         style = {"ensure_ascii": False, "indent": 1}
-        self._file = VersionedJson(self.path, ("format", FORMAT), self._refused, BYTES_MAX, style, older=(1,))
+        refused = unreadable(self.path, UNREADABLE)
+        self._file = VersionedJson(self.path, ("format", FORMAT), refused, BYTES_MAX, style, older=(1,))
         self._givers: dict[str, dict[str, Any]] = self._file.load(_checked, REAL) or {}
 
     def get(self, writer_id: str) -> dict[str, Any] | None:
@@ -100,12 +96,6 @@ class WriterIds:
     def _write(self, givers: dict[str, dict[str, Any] | None]) -> None:
         self._givers = {name: each for name, each in givers.items() if each is not None}
         self._file.save({"givers": self._givers})
-
-    def _refused(self, error: Exception) -> StoreAccessError:
-        return StoreAccessError(
-            f"{self.path}: not readable ({why(error)}); it records the messages that were put: restore it from a "
-            "backup, or remove it if they may be put again"
-        )
 
 
 def noted(root: str, config: StoreConfig, physical_offset: int | None) -> dict[str, int] | None:
