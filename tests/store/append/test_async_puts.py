@@ -55,7 +55,9 @@ class Gate:
         self._permits.release(count)
 
 
-@pytest.fixture(params=["python", pytest.param("native", marks=pytest.mark.skipif(not native(), reason="uncompiled"))])
+@pytest.fixture(
+    params=["python", pytest.param("native", marks=pytest.mark.skipif(not native(), reason="kernels run uncompiled"))]
+)
 def gate(request: pytest.FixtureRequest) -> Iterator[Gate]:
     made = Gate(request.param)
     yield made
