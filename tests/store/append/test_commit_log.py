@@ -280,6 +280,7 @@ def spoil_two_tables(log: CommitLog) -> None:
 def spoil_old_target(log: CommitLog) -> None:
     log.appender.target = AppendTarget()
     log.appender.target.size = 100
+    log.appender.target.wrote = 0  # uncompiled it has no other
 
 
 BROKEN: list[tuple[str, Callable[[CommitLog], object]]] = [
