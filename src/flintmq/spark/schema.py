@@ -34,7 +34,7 @@ def check_schema(schema: StructType, columns: Sequence[str] | None, many: bool =
 
 
 def check_same(schema: StructType, ours: StructType, columns: Sequence[str] | None) -> None:
-    """Refuse a schema of the user with other types than ours, or with other columns than the option `columns`."""
+    """Refuse a schema of the user whose types, or columns, are other ones than ours."""
     for field, right in zip(schema.fields, ours.fields, strict=True):
         if field.dataType != right.dataType:
             raise UsageError(

@@ -113,7 +113,7 @@ class ReadOptions:
 
     @property
     def named(self) -> Stores:
-        """What names the store or the stores."""
+        """Return the words that name the store or the stores."""
         return self.stores or self.path
 
     @property

@@ -39,7 +39,7 @@ class Staged(WriterCommitMessage):
 
 
 class _Writer:
-    """What a write does, of a batch or of a stream."""
+    """A write of a batch or of a stream."""
 
     def __init__(self, options: SinkOptions) -> None:
         self.options = options
@@ -80,7 +80,10 @@ class _Writer:
         return Staged(name, count, bad_file.name, query)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
-        """Put the batch into the store, unless it was put before. `batchId`: of a stream, the number of the batch."""
+        """Put the batch into the store, unless it was put before.
+
+        `batchId`: of a stream, the number of the batch.
+        """
         options = self.options
         batch = options.batch if batchId is None else batchId
         staged = [message for message in messages if isinstance(message, Staged)]
