@@ -42,7 +42,7 @@ def test_they_are_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Non
         whole(store, out, properties=names)
     assert app.run(["diff", str(store), str(out)]) == 0
     shown = capfd.readouterr().out
-    assert "unfilled 10 rows were exported before a property column was added, and have none in it" in shown
+    assert "unfilled 10 rows were exported before a column was added, and have none in it" in shown
     assert "result   equal" in shown
     assert app.run(["diff", str(store), str(out), "--json"]) == 0
     assert json.loads(capfd.readouterr().out.splitlines()[-1])["unfilled"] == 10

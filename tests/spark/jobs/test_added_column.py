@@ -16,6 +16,7 @@ from flintmq.arrow import column_layout, schema
 from flintmq.errors import UsageError
 from flintmq.format.record_view import number_at
 from flintmq.kernels.read import gather
+from flintmq.lake.history.diff_table import compare_table
 from flintmq.lake.shape.columns import ExportColumns
 from flintmq.message import Message
 from flintmq.spark.jobs.export.job import export, export_stream
@@ -110,6 +111,8 @@ def test_an_earlier_export_is_continued_and_replayed(
     source = open_source(str(out), SMALL)
     rows = [batch for chunk in source.chunks(0, 1 << 30) for batch in rows_of(source, chunk, Report())]
     assert [value for batch in rows for value in batch.column(COLUMN).to_pylist()] == [None, None, 12, 0]
+    compared = compare_table(str(root), str(out), SMALL)
+    assert (compared.equal, compared.unfilled) == (True, 2)
     assert run(root, out, way, to=to) == 0
 
 

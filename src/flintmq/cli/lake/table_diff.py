@@ -59,7 +59,7 @@ def _table_text(found: TableComparison) -> Iterator[str]:
     if found.expired:
         yield f"expired  {found.expired} rows are of messages that are no longer in the log"
     if found.unfilled:
-        yield f"unfilled {found.unfilled} rows were exported before a property column was added, and have none in it"
+        yield f"unfilled {found.unfilled} rows were exported before a column was added, and have none in it"
     if found.unqueued:
         yield (
             f"unqueued {found.unqueued} records of the log are in no queue (prepared, rolled back, or of a deleted "

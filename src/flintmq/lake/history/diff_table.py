@@ -2,8 +2,9 @@
 
 A range of the log is read and shaped as the export did, and the table is asked for the rows of this range; both have to
 be equal. A message that is not exported yet is no difference, and neither is a row whose message has expired, nor a
-property column without a value that was added after the row was exported, nor, of a table that streams made, a record
-without a queue: a prepared or rolled-back one, or one of a topic that was deleted before the stream came to it.
+column without a value that was added after the row was exported (of a property or of the schema), nor, of a table that
+streams made, a record without a queue: a prepared or rolled-back one, or one of a topic that was deleted before the
+stream came to it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from flintmq.arrow.schema import SPARK_SCHEMA
+from flintmq.arrow.schema import FIRST_COLUMNS, SPARK_SCHEMA
 from flintmq.cluster.member import Member
 from flintmq.cluster.members import Stores, find_members
 from flintmq.config.keys import StoreConfig
@@ -63,7 +64,7 @@ class TableComparison:
     expired: int = 0  # rows of messages that the stores no longer have
     strangers: int = 0
     left_alone: int = 0  # rows of brokers that are not among the stores; they are not compared
-    unfilled: int = 0  # rows that have no value in a property column which was added after they were exported
+    unfilled: int = 0  # rows that have no value in a column which was added after they were exported
     unqueued: int = 0
     lost_files: int = 0  # data files, and directories of exports, that are not there; their rows count as missing
     stray_files: int = 0
@@ -169,7 +170,7 @@ class DiffTask:
     """A range of a log to compare with its rows.
 
     Attributes:
-        added: property columns that were added later, and the log offset up to which rows have no value in them.
+        added: columns that were added later, and the log offset up to which rows may have no value in them.
         begins: if streams made the table (all of its exports, as one in another way is refused): the log offset of the
             first message of each queue. Otherwise None.
     """
@@ -209,8 +210,12 @@ def _lots(
 
 
 def _added(manifest: Manifest, broker: str) -> dict[str, int]:
-    """Return the property columns that early rows of a store lack, and up to which log offset."""
-    return {column: ends[broker] for column, ends in (manifest.added or {}).items() if broker in ends}
+    """Return the columns that early rows of a store lack, and up to which log offset.
+
+    No manifest says since when an export has a column that was added to the schema.
+    """
+    later = {name: MOST for name in SPARK_SCHEMA.names if name not in FIRST_COLUMNS}
+    return later | {column: ends[broker] for column, ends in (manifest.added or {}).items() if broker in ends}
 
 
 def _tasks(
