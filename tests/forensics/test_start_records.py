@@ -14,8 +14,8 @@ from flintmq.forensics.verify.run import verify
 from flintmq.store.message_store import MessageStore
 from flintmq.store.recovery.preview import preview
 from flintmq.store.view import open_store
+from labs.start_fields import KEYS, make
 from tests.format.test_start_fields import CASES, EFFECTS, told
-from tests.interop.start_fields import KEYS, make
 from tests.support.looks import look
 from tests.support.makers import tiny
 

@@ -8,9 +8,9 @@ import pytest
 from flintmq.config.keys import StoreConfig
 from flintmq.forensics.salvage.in_place import plan_in_place
 from flintmq.forensics.salvage.into import salvage_into
+from labs.start_fields import KEYS, loads, make, verdict
 from tests.format.test_start_fields import CASES, told
 from tests.interop.java import Java
-from tests.interop.start_fields import KEYS, loads, make, verdict
 
 pytestmark = pytest.mark.slow
 WRONG = [case for case in CASES if told(case) is not None]

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from labs.hostile.cost import COMMANDS
 from tests.robustness.hostile.bombs import BOMBS
 from tests.robustness.hostile.commands import exit_codes
-from tests.robustness.hostile.cost import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[3]
 SMALL, LARGE = (1024, 4096) if os.environ.get("FLINTMQ_HOSTILE") == "all" else (96, 384)  # KiB
@@ -38,7 +38,7 @@ def memory_allowed(bomb: str, kib: int) -> int:
 @pytest.fixture(scope="module")
 def costs() -> dict[tuple[str, str, int], dict[str, float]]:
     """(bomb, command, KiB) -> what it cost."""
-    words = [sys.executable, "-m", "tests.robustness.hostile.cost", f"{SMALL},{LARGE}"]
+    words = [sys.executable, "-m", "labs.hostile.cost", f"{SMALL},{LARGE}"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=1200, check=False)
     assert done.returncode == 0, f"{done.stdout[-500:]}\n{done.stderr[-3000:]}"
     rows = [json.loads(line) for line in done.stdout.splitlines()]

@@ -8,6 +8,7 @@ Batches are rare and unpacked in Python; the rows between them are passed on unc
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -34,10 +35,7 @@ def with_needed(schema: pa.Schema) -> pa.Schema:
 
 def before_exploding(predicate: Predicate) -> Predicate:
     """Drop the conditions that apply to messages and not to whole batches: tags, queue offsets."""
-    return Predicate(
-        predicate.topics, predicate.topic_pattern, predicate.queue_ids, predicate.queues,
-        since=predicate.since, until=predicate.until,
-    )  # fmt: skip
+    return replace(predicate, tags=None, offsets=(), any_key=None)
 
 
 def exploded(

@@ -49,7 +49,9 @@ def read_part(
     `apart`: give frequent topics batches of their own; rows are then in log order within each topic.
     """
     options = part.options
-    of_rows = Predicate(tags=options.predicate.tags)
+    # What the plan has not judged by queue, offset and place: all that is about a record itself.
+    of_rows = replace(options.predicate, topics=None, topic_pattern=None, queue_ids=None, queues=None, offsets=(),
+                      since=None, until=None, any_key=None)  # fmt: skip
     wanted, unreached = Wanted(part), Unreached(part)
     try:
         pieces = wanted.of(pieces_of(part, report, options.fail_on_data_loss), unreached)

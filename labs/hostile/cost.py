@@ -1,6 +1,6 @@
 """What commands cost on bombs: CPU seconds and memory, measured in this process.
 
-`python -m tests.robustness.hostile.cost KIB,KIB NAME...` makes each bomb at each size, runs COMMANDS on it and prints a
+`python -m labs.hostile.cost KIB,KIB NAME...` makes each bomb at each size, runs COMMANDS on it and prints a
 JSON line a command. CPU time, not wall time: other processes do not count. Memory is the growth of the peak while a
 command ran.
 """

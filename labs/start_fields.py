@@ -1,6 +1,6 @@
 """What RocketMQ's start makes of records whose properties it parses: tests/compat/start_fields.json is made by this.
 
-    python -m tests.interop.start_fields        # writes it: all cases, three versions, five minutes
+    python -m labs.start_fields        # writes it: all cases, three versions, five minutes
 
 Each case is a log of three records, the second one odd. A start keeps all of them (`loaded`), ends the log before the
 odd one (`cut`), or does not come up (`refused`).
@@ -15,7 +15,7 @@ from typing import Any
 from tests.interop.java import VERSIONS, Java, home
 from tests.support.makers import LOG_SIZE, tiny
 
-FILE = Path(__file__).resolve().parents[1] / "compat" / "start_fields.json"
+FILE = Path(__file__).resolve().parents[1] / "tests" / "compat" / "start_fields.json"
 KEYS = {
     "mappedFileSizeCommitLog": LOG_SIZE,
     "mappedFileSizeConsumeQueue": 400,
