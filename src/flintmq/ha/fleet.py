@@ -22,6 +22,8 @@ from flintmq.storage.threads.mutex import Lock
 from flintmq.storage.threads.stop_event import StopEvent
 
 EVERY_S: Final = 30.0
+TIMEOUT_S: Final = 5.0
+"""Seconds for an answer of a name server."""
 RETRY_S: Final = 1.0
 """Seconds between two attempts to reach a name server, with `once`."""
 ATTEMPTS: Final = 3
@@ -82,7 +84,6 @@ class Fleet:
         on_event: Callable[[Event], None] | None = None,
         once: bool = False,
         every_s: float = EVERY_S,
-        timeout_s: float = 5.0,
     ) -> None:
         if PLACE not in store:
             raise UsageError(f"--out {store!a} is one directory for all brokers; write {PLACE} where a name belongs")
@@ -90,7 +91,7 @@ class Fleet:
             raise UsageError("give the address of a name server")
         self.servers, self.store, self.make = servers, store, make
         self.cluster, self.brokers, self.once = cluster, frozenset(brokers), once
-        self.every_s, self.timeout_s = every_s, timeout_s
+        self.every_s = every_s
         self.members: dict[str, FleetMember] = {}
         self._on_event, self._one_event = on_event, Lock()
         self._looks = 0
@@ -127,7 +128,7 @@ class Fleet:
     def look(self) -> None:
         """Ask the name server, and begin, move or keep followers."""
         try:
-            known = name_server.routes(self.servers, timeout=self.timeout_s)
+            known = name_server.routes(self.servers, timeout=TIMEOUT_S)
         except (OSError, ReplicationError) as error:
             self._note_lost(None, str(error))
             return
@@ -191,7 +192,7 @@ class Fleet:
         if member is not None and same and (self.once or member.address is None or self._is_content(member)):
             return
         try:
-            address = name_server.ha_address(route.master, timeout=self.timeout_s)
+            address = name_server.ha_address(route.master, timeout=TIMEOUT_S)
         except OSError as error:
             if member is None or not self.once:
                 self._missing[route.name] = str(error)

@@ -255,7 +255,6 @@ class StoreParts:
             dispatcher=self._dispatcher,
             # If another process writes queues, or wrote them, the list of their ends says nothing.
             ends={} if self.external or facts.mark.flushed is None else known_ends.read(root, effects),
-            followed=followed.is_followed(root, effects),
         )
         self.recovered = recovery.run(accept_lost=accept_lost_log, cut_at=cut_at)
         if self.recovered.lost:  # before the mark says that nothing is missing
@@ -287,7 +286,6 @@ class StoreParts:
             files,
             self.config,
             state,
-            effects,
             batch_topics=self._batches,
             ours=self._ownership.is_ours,
             unique=UniqueKeys(effects) if unique_keys else None,

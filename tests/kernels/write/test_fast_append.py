@@ -39,7 +39,7 @@ class Log:
         config = StoreConfig.from_keys({"mappedFileSizeCommitLog": FILE_SIZE} | keys)
         self.files = MappedFileQueue([str(root / "commitlog")], FILE_SIZE, self.effects)
         self.log = CommitLog(
-            self.files, config, LogState(0, 0, {}), self.effects, unique=UniqueKeys(self.effects) if unique else None
+            self.files, config, LogState(0, 0, {}), unique=UniqueKeys(self.effects) if unique else None
         )
 
     @property

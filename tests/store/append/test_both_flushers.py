@@ -54,7 +54,7 @@ class Flushing:
             {"mappedFileSizeCommitLog": FILE_SIZE, "flushDiskType": "SYNC_FLUSH", "flushIntervalCommitLog": 20} | keys
         )
         self.files = MappedFileQueue([str(root / "commitlog")], FILE_SIZE, self.effects)
-        self.log = CommitLog(self.files, config, LogState(0, 0, {}), self.effects)
+        self.log = CommitLog(self.files, config, LogState(0, 0, {}))
         self.failure = DiskFailure()
         self.after_flush = Woken()
         python = PythonFlush(

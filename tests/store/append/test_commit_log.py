@@ -31,7 +31,7 @@ class Log:
         self.effects.clock = NOW
         config = StoreConfig.from_keys({"mappedFileSizeCommitLog": FILE_SIZE} | keys)
         self.files = MappedFileQueue([str(root / "commitlog")], FILE_SIZE, self.effects)
-        self.log = CommitLog(self.files, config, state or LogState(0, 0, {}), self.effects, host)
+        self.log = CommitLog(self.files, config, state or LogState(0, 0, {}), host)
 
     def put(self, topic: str = "T", body: bytes = b"hello", **rest: Any) -> PutResult:
         result = self.log.append(Message(topic, body, **rest))

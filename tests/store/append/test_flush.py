@@ -24,7 +24,7 @@ class Setup:
         self.effects.clock = NOW
         config = StoreConfig.from_keys({"mappedFileSizeCommitLog": FILE_SIZE, "flushDiskType": "ASYNC_FLUSH"})
         self.files = MappedFileQueue([str(root / "commitlog")], FILE_SIZE, self.effects)
-        self.log = CommitLog(self.files, config, LogState(0, 0, {}), self.effects)
+        self.log = CommitLog(self.files, config, LogState(0, 0, {}))
         self.failure = DiskFailure()
         self.flush = PythonFlush(self.files, self.log, config, self.failure, self.effects)
 

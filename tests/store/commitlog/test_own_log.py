@@ -17,7 +17,7 @@ class Log:
     def __init__(self, root: Path, count: int) -> None:
         self.files = MappedFileQueue([str(root / "commitlog")], FILE_SIZE)
         keys = {"mappedFileSizeCommitLog": FILE_SIZE}
-        self.log = CommitLog(self.files, StoreConfig.from_keys(keys), LogState(0, 0, {}), self.files.effects)
+        self.log = CommitLog(self.files, StoreConfig.from_keys(keys), LogState(0, 0, {}))
         self.results = [self.log.append(Message("T", bytes(200))) for _ in range(count)]
         self.tail = LogTail(self.files)
 

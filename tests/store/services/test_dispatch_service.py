@@ -45,7 +45,7 @@ class Setup:
         self.root, self.effects = root, Faulty()
         config = StoreConfig.from_keys(KEYS | keys)
         self.files = MappedFileQueue([str(root / "commitlog")], FILE_SIZE, self.effects)
-        self.log = CommitLog(self.files, config, LogState(0, 0, {}), self.effects)
+        self.log = CommitLog(self.files, config, LogState(0, 0, {}))
         self.queues = ConsumeQueues(str(root), config, self.effects, Report())
         self.index = KeyIndex(str(root), config, self.effects)
         self.index.make_folder()

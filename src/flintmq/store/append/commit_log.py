@@ -35,7 +35,6 @@ from flintmq.format.text import java_encode, java_int
 from flintmq.kernels.write import encode_one as kernel
 from flintmq.kernels.write.fast_append import CLOCK_SET_BACK_MS, Appender, QueueCounter, Topic, forked
 from flintmq.message import Message, PutMessageStatus, PutResult, PutRule, refused
-from flintmq.storage.files.filesystem import Effects
 from flintmq.storage.memory.mapped_file import MappedFile
 from flintmq.storage.memory.mapped_file_queue import MappedFileQueue
 from flintmq.storage.threads.mutex import Lock
@@ -95,14 +94,14 @@ class CommitLog:
         files: MappedFileQueue,
         config: StoreConfig,
         state: LogState,
-        effects: Effects,
         host: str = DEFAULT_HOST,
         batch_topics: Container[str] = frozenset(),
         ours: Callable[[], bool] = lambda: True,
         unique: UniqueKeys | None = None,
         handed_over: HandedOver | None = None,
     ) -> None:
-        self.files, self.config, self.effects, self.batch_topics = files, config, effects, batch_topics
+        self.files, self.config, self.batch_topics = files, config, batch_topics
+        self.effects = effects = files.effects
         self.ours, self.unique = ours, unique
         self.host = parse_host(host)
         self.hosts = self.host + self.host

@@ -21,6 +21,7 @@ from flintmq.store.consumequeue.live_queues import ConsumeQueues
 from flintmq.store.dispatch.dispatcher import Dispatcher
 from flintmq.store.index.index_service import KeyIndex, remove_unsynced
 from flintmq.store.layout.config_reader import read_config
+from flintmq.store.layout.followed import is_followed
 from flintmq.store.layout.mark import UNKNOWN
 from flintmq.store.layout.small_files import StoreFiles, page_cache_lasted, written_by_flintmq
 from flintmq.store.recovery.decisions import Decisions
@@ -51,7 +52,8 @@ class Recovery:
         queues: not yet loaded; None: another process makes queues and index.
         index: not yet loaded; None: none is kept here.
         ends: where queues ended at the last stop, if that was clean; empty if that is not known.
-        followed: the log is a copy of a master's, which sends again what is not whole.
+
+    `followed`: the log is a copy of a master's, which sends again what is not whole.
     """
 
     def __init__(
@@ -65,10 +67,9 @@ class Recovery:
         index: KeyIndex | None,
         dispatcher: Dispatcher,
         ends: Mapping[tuple[bytes, int], int],
-        followed: bool = False,
     ) -> None:
-        self.followed, self.cut = followed, False
         self.root, self.effects = small.root, small.effects
+        self.followed, self.cut = is_followed(small.root, small.effects), False
         self.config, self.files, self.facts = config, files, facts
         self.small, self.queues, self.index, self.dispatcher, self.ends = small, queues, index, dispatcher, ends
         self.decisions = Decisions(small.root)
