@@ -9,6 +9,7 @@ own checkpoint: after any crash, a batch is there with its offsets, or neither i
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -126,12 +127,15 @@ def _run(
 ) -> None:
     """Publish micro-batches as `export_stream` says, and add them up."""
     while not stop.is_set():
-        done = query.batch()
+        begun, done = time.monotonic(), query.batch()
         if done is not None:
             _add(total, done)
             if on_batch is not None:
                 on_batch(done)
-        if (done is None and once) or (not query.behind and not once and stop.wait(interval_s)):
+        if done is None and once:
+            return
+        # On a live store there always are more messages: only a full batch says that the export lags.
+        if not once and not query.stream.is_full and stop.wait(max(0.0, begun + interval_s - time.monotonic())):
             return
 
 
@@ -160,7 +164,6 @@ class _Query:
         copy.check(self.last)
         target.check(self.last, files.shape.schema(), files.partition_by)
         copy.keep(self.last)
-        self.behind = False
 
     @property
     def end(self) -> int:
@@ -169,7 +172,6 @@ class _Query:
 
     def batch(self) -> Exported | None:
         end = self.stream.next_end(self.offsets)
-        self.behind = bool(self.stream.progress()["lagMessages"])  # of the batch that was just planned
         if end == self.offsets and self.last is not None:
             return None
         ends = self.stream.by_broker(end)

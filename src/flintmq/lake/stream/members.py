@@ -49,6 +49,7 @@ class StoresStream:
         self._told: set[str] = set()
         self._gone: set[str] = set()  # brokers that the user knows to be gone
         self.left_out: list[str] = []  # sentences about the named stores that are not there now
+        self.is_full = False  # the limits cut the batch that `next_end` planned last: more is there
         self._served = 0  # which broker gets the rest of a limit first
 
     # -- micro-batches -------------------------------------------------------------------------------------------------
@@ -96,11 +97,13 @@ class StoresStream:
         streams, known = self._look(), self.by_broker(start)
         self._tell_gone(known, streams)
         there = {broker: stream.available(known[broker]) for broker, stream in streams.items() if broker in known}
+        self.is_full = False
         if limits:
             messages = sum(one.messages for one in there.values())
             if streams and all(stream.too_few(messages) for stream in streams.values()):
                 return start
             there = self._limited(there)
+            self.is_full = sum(one.messages for one in there.values()) < messages
         begins = {broker: self._begin(stream) for broker, stream in streams.items() if broker not in known}
         ends = {broker: streams[broker].end_after(one) for broker, one in there.items()}
         return self.offset_of(dict(sorted({**known, **begins, **ends}.items())))
