@@ -1,5 +1,6 @@
 """`flintmq scan`."""
 
+import base64
 import json
 import re
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from flintmq import Message, MessageStore
 from tests.cli.conftest import Run
 from tests.compat.stores import Golden
 from tests.support.makers import hurt_body
@@ -86,6 +88,42 @@ def test_grep_looks_into_bodies_as_they_are_shown(run: Run, golden) -> None:  # 
     assert [row["tags"] for row in run("scan", path, "--grep", "basalt opal juniper harbor reed", "--json").rows] == [
         "Long"
     ]
+
+
+GREP_BODIES = [
+    b"needle",
+    b"x",
+    b"a needle, a needle",
+    b"",
+    b"need",
+    b"le",
+    b"needleneedle",
+    b"NEEDLE",
+    b"no",
+    b"\x00needle\x00",
+]
+
+
+@pytest.mark.parametrize("text", ["needle", "needleneedle", "x", "Needle", "none", "e"])
+@pytest.mark.parametrize("words", [[], ["--topic", "needle"], ["--topic", "T", "--queue", "1"], ["--limit", "3"]])
+def test_grep_finds_what_bodies_hold_and_nothing_else(run: Run, tmp_path: Path, text: str, words: list[str]) -> None:
+    """The text is also in a topic, in properties, in records that are not wanted, and cut apart by a record's end."""
+    put = []
+    with MessageStore(tmp_path) as store:
+        for number, body in enumerate(GREP_BODIES * 3):
+            topic, queue = ("needle", "T")[number % 2], number % 3
+            assert store.put(Message(topic, body, queue_id=queue, tags="needle", keys="x")).status.name == "PUT_OK"
+            put.append((topic, queue, body))
+    wanted = [
+        (topic, queue, body)
+        for topic, queue, body in put
+        if text.encode() in body
+        and ("--topic" not in words or topic == words[1])
+        and ("--queue" not in words or queue == 1)
+    ]
+    found = run("scan", tmp_path, "--json", "--grep", text, *words).rows
+    shown = [(row["topic"], row["queue_id"], base64.b64decode(row["body"])) for row in found]
+    assert shown == (wanted[:3] if "--limit" in words else wanted)
 
 
 def test_decompress_gives_original_bodies(run: Run, golden) -> None:  # type: ignore[no-untyped-def]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from flintmq.message import StoredMessage
     from flintmq.store.commitlog.predicate import Predicate
     from flintmq.store.commitlog.report import Report
+    from flintmq.store.commitlog.walk import Piece
 
 EPILOG = examples(
     "flintmq scan /var/rocketmq/store --topic Orders --since -15m",
@@ -105,7 +107,10 @@ class MessageScan:
             count = selector.select(piece)
             if key:
                 count = keyed(piece.data, piece.positions, count, key)
-            for at in piece.positions[:count]:
+            places: Iterable[int] = piece.positions[:count]
+            if grep is not None and count and not self.bodies.decompress:
+                places = _with_text(piece, count, grep)
+            for at in places:
                 message = stored_message(piece.data, at)
                 if has_key(message):
                     body = body_of(message)
@@ -118,6 +123,22 @@ class MessageScan:
         """Report deleted files as damage; call it once, after the last message."""
         for lost in self.walk.deleted:
             self.report.damage(lost)
+
+
+def _with_text(piece: Piece, count: int, text: bytes) -> Iterator[int]:
+    """Yield the places of those of the first `count` records after whose begin the text comes before the next one's.
+
+    So of all whose body holds it, and of some more: it may lie in other fields, or in records between. To search the
+    piece's bytes costs a fifth of making a message of each record.
+    """
+    places = piece.positions[:count]
+    first = places[0]
+    data = bytes(piece.data[first : piece.end])
+    at = data.find(text)
+    while at >= 0:
+        number = bisect_right(places, first + at)
+        yield places[number - 1]
+        at = data.find(text, places[number] - first) if number < count else -1
 
 
 @dataclass(frozen=True)
