@@ -59,7 +59,8 @@ def command(
 
 def _json(line: Line) -> str:
     found = {**asdict(line), "unit": line.unit or None}
-    return dumps({**found, "bytes": found.pop("data")})
+    data = found.pop("data")
+    return dumps({**found, "bytes": data})
 
 
 def _text(found: Explained) -> Iterator[str]:
