@@ -45,9 +45,19 @@ class Missing(FileNotFoundError):
 ERRORS: list[type[BaseException]] = [Timeout, TimeoutError, KeyboardInterrupt, Missing]
 
 
-def every(call: Callable[[], object], errors: Sequence[type[BaseException]] = ERRORS, stride: int = 1) -> Iterator[int]:
+PARTS = 4  # of the places in a save of a table: each takes the disk some syncs
+of_tables = pytest.mark.turn(
+    PARTS,
+    of=("src/flintmq/store/services/housekeeping.py", "src/flintmq/store/layout/config_writer.py",
+        "src/flintmq/storage/files/whole_file.py", "tests/store/test_interrupts.py"),
+)  # fmt: skip
+
+
+def every(
+    call: Callable[[], object], errors: Sequence[type[BaseException]] = ERRORS, stride: int = 1, first: int = 0
+) -> Iterator[int]:
     """Make a call again and again, and let a handler raise at one place after the other; yields after each."""
-    at = 0
+    at = first
     while interrupted_at(at, call, WHERE, errors[at // stride % len(errors)]):
         yield at
         at += stride
@@ -104,28 +114,38 @@ class Interrupted:
         assert len(set(found)) == len(found) and self.acked <= set(found)
 
 
-CALLS: dict[str, tuple[Callable[[Interrupted], object], dict[str, Any], int]] = {  # and one of so many is interrupted
-    "a put of 2 KiB": (lambda one: one.put(2500), {}, 1),  # begins a file each time
-    "a put of 2 KiB into the pool": (lambda one: one.put(2500), POOL, 1),
-    "a sync put": (Interrupted.put, SYNC, 1),
-    "flush": (lambda one: one.store.flush(), {}, 1),
-    "flush of the pool": (lambda one: one.store.flush(), POOL, 1),
-    "a commit of the pool": (lambda one: one.store._parts.commits.commit_once(), POOL, 1),  # type: ignore[union-attr]
-    "create_topic": (Interrupted.create, {}, 7),
-    "a commit of offsets": (Interrupted.commit, {}, 7),
+CALLS: dict[str, tuple[Callable[[Interrupted], object], dict[str, Any]]] = {
+    "a put of 2 KiB": (lambda one: one.put(2500), {}),  # begins a file each time
+    "a put of 2 KiB into the pool": (lambda one: one.put(2500), POOL),
+    "a sync put": (Interrupted.put, SYNC),
+    "flush": (lambda one: one.store.flush(), {}),
+    "flush of the pool": (lambda one: one.store.flush(), POOL),
+    "a commit of the pool": (lambda one: one.store._parts.commits.commit_once(), POOL),  # type: ignore[union-attr]
 }
+TABLES = {"create_topic": Interrupted.create, "a commit of offsets": Interrupted.commit}
 
 
 @pytest.mark.parametrize("kind", [Faulty, Effects])
 @pytest.mark.parametrize("call", CALLS)
 def test_a_handler_s_exception_is_no_failure_of_the_disk(call: str, kind: type[Effects], tmp_path: Path) -> None:
-    what, keys, step = CALLS[call]
-    one = Interrupted(tmp_path, kind(), **keys)
+    what, keys = CALLS[call]
+    no_failure_of_the_disk(what, Interrupted(tmp_path, kind(), **keys))
+
+
+@of_tables
+@pytest.mark.parametrize("part", range(PARTS))  # first, so that it is the fastest: each day one of each call
+@pytest.mark.parametrize("kind", [Faulty, Effects])
+@pytest.mark.parametrize("call", TABLES)
+def test_nor_of_a_table(call: str, kind: type[Effects], part: int, tmp_path: Path) -> None:
+    no_failure_of_the_disk(TABLES[call], Interrupted(tmp_path, kind()), stride=7 * PARTS, first=7 * part)
+
+
+def no_failure_of_the_disk(what: Callable[[Interrupted], object], one: Interrupted, **places: int) -> None:
     one.put()
     what(one)
     one.put()
     # Only the real disk tells an error of its own from one with a number that a handler raises.
-    for _ in every(lambda: what(one), ERRORS if kind is Effects else ERRORS[:3], step):
+    for _ in every(lambda: what(one), ERRORS if type(one.store.effects) is Effects else ERRORS[:3], **places):
         one.check()
         one.put()
     one.close()
@@ -179,7 +199,9 @@ def test_a_sync_of_the_real_disk_notes_its_error(tmp_path: Path) -> None:
         setup.files.close()
 
 
-def test_a_change_of_a_table_is_written_whatever_interrupts_a_save(tmp_path: Path) -> None:
+@of_tables
+@pytest.mark.parametrize("part", range(PARTS))
+def test_a_change_of_a_table_is_written_whatever_interrupts_a_save(part: int, tmp_path: Path) -> None:
     one = Interrupted(tmp_path, Faulty())
     one.put()
     one.commit()
@@ -189,7 +211,7 @@ def test_a_change_of_a_table_is_written_whatever_interrupts_a_save(tmp_path: Pat
         one.store.commit_offset("g", "T", 0, one.count)
 
     change()
-    for _ in every(one.store._parts.housekeeping.save_now, stride=3):
+    for _ in every(one.store._parts.housekeeping.save_now, stride=3 * PARTS, first=3 * part):
         one.store._parts.housekeeping.save_once()
         assert read_config(str(tmp_path)).consumer_offsets["T", "g"] == {0: one.count}
         change()
