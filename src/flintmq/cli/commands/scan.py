@@ -126,10 +126,10 @@ class MessageScan:
 
 
 def _with_text(piece: Piece, count: int, text: bytes) -> Iterator[int]:
-    """Yield the places of those of the first `count` records after whose begin the text comes before the next one's.
+    """Yield the places of records whose body may hold a text, of the first `count`.
 
-    So of all whose body holds it, and of some more: it may lie in other fields, or in records between. To search the
-    piece's bytes costs a fifth of making a message of each record.
+    All whose body holds it are among them, and some more: it may lie in other fields, or in records between. To search
+    the piece's bytes costs less than to make a message of each record.
     """
     places = piece.positions[:count]
     first = places[0]
