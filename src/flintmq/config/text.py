@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from operator import index
 from pathlib import Path
+from threading import TIMEOUT_MAX
 
 from flintmq.errors import ConfigError, StoreAccessError, UsageError, without_secrets
 
@@ -99,6 +100,11 @@ def check_choice(what: str, value: str, allowed: Iterable[str]) -> None:
     allowed = tuple(allowed)
     if value not in allowed:
         raise UsageError(f"{what} {str(value)[:40]!r} is not one of: {', '.join(allowed)}")
+
+
+def check_seconds(what: str, seconds: float) -> None:
+    if not 0 <= seconds <= TIMEOUT_MAX:  # NaN is not, either
+        raise UsageError(f"{what}={seconds}; give 0 or more seconds, and a finite number of them")
 
 
 def check_integer(what: str, value: object, advice: str = "give a whole number") -> int:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from flintmq import Message, MessageStore
+from flintmq.errors import UsageError
 from flintmq.lake.export.export_stream import export_stream
 
 
@@ -62,3 +63,13 @@ def test_the_interval_is_from_begin_to_begin(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("limit", "rows", "waits"), [(20, [20, 13, 20, 16], 2), (33, [30, 33, 33], 3)])
 def test_a_full_batch_is_followed_at_once(tmp_path: Path, limit: int, rows: list[int], waits: int) -> None:
     assert live(tmp_path, waits, max_offsets=limit)[0] == rows
+
+
+@pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf")])
+def test_what_is_no_interval_is_refused(tmp_path: Path, seconds: float) -> None:
+    """A wait for less than nothing, or for NaN, ends at once: the export would look at the store all the time."""
+    with MessageStore(tmp_path / "store") as store:
+        store.put(Message("T", b"x"))
+    with pytest.raises(UsageError, match="interval_s="):
+        export_stream(str(tmp_path / "store"), str(tmp_path / "out"), interval_s=seconds)
+    assert not (tmp_path / "out").exists()

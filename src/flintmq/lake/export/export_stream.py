@@ -18,6 +18,7 @@ from typing import Any, Unpack
 from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.cluster.members import Stores
 from flintmq.config.keys import StoreConfig
+from flintmq.config.text import check_seconds
 from flintmq.lake.export.checkpoint import ExportCheckpoint
 from flintmq.lake.export.choices import ExportChoices, refuse_inside
 from flintmq.lake.export.compact import FileOptions, combined
@@ -85,8 +86,10 @@ def export_stream(
         The sums of all micro-batches; `number` is that of the last.
 
     Raises:
+        UsageError: an interval that is no time.
         FlintError: as export.
     """
+    check_seconds("interval_s", interval_s)
     options = ExportOptions.of(root, config, choices)
     files = options.files
     stop = stop or StopEvent()
@@ -135,7 +138,8 @@ def _run(
         if done is None and once:
             return
         # On a live store there always are more messages: only a full batch says that the export lags.
-        if not once and not query.stream.is_full and stop.wait(max(0.0, begun + interval_s - time.monotonic())):
+        lags = done is not None and query.stream.is_full
+        if not once and not lags and stop.wait(max(0.0, begun + interval_s - time.monotonic())):
             return
 
 

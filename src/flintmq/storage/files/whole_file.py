@@ -22,10 +22,9 @@ NEW = ".flintmq-new"
 def replace_file(path: str, data: bytes, effects: Effects, *, durable: bool = True) -> None:
     """Write a file as a whole: temporary file, sync, rename, sync of the directory.
 
-    `durable`: False: both syncs are left out; for what a power cut may take. Raises OSError: the old file is untouched
-    then.
+    `durable`: whether both syncs are made; without them a power cut may take the file.
 
-    Durability: on return.
+    Durability: on return, if `durable`. Raises OSError: the old file is untouched then.
     """
     temporary = path + NEW
     # Left by a process that died before its rename.

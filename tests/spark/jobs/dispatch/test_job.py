@@ -510,7 +510,9 @@ def test_an_engine_waits_while_a_dispatcher_looks_at_abort(tmp_path):
     assert opened == ["abort, unclean"]
 
 
-@pytest.mark.parametrize("named", [{"max_bytes": 0}, {"interval_s": -1.0}, {"interval_s": float("nan")}])
+@pytest.mark.parametrize(
+    "named", [{"max_bytes": 0}, {"interval_s": -1.0}, {"interval_s": float("nan")}, {"interval_s": float("inf")}]
+)
 def test_arguments_are_checked(golden, tmp_path, named):
     with pytest.raises(UsageError, match=f"{next(iter(named))}="):
         run(golden("basic").path, tmp_path / "into", **named)

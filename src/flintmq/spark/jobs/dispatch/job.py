@@ -18,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flintmq.config.keys import StoreConfig
+from flintmq.config.text import check_seconds
 from flintmq.errors import CorruptStoreError, StoreError, UsageError
 from flintmq.forensics.rebuild import Progress, RebuildPlan
 from flintmq.format.index import PEER_533
@@ -130,8 +131,9 @@ def dispatch(
         CorruptStoreError: damage in the log; records before it stay dispatched.
         StoreError: Spark gave up.
     """
-    if max_bytes < 1 or not interval_s >= 0:
-        raise UsageError(f"max_bytes={max_bytes}, interval_s={interval_s}; give at least 1 and 0")
+    if max_bytes < 1:
+        raise UsageError(f"max_bytes={max_bytes}; give at least 1")
+    check_seconds("interval_s", interval_s)
     root, into = absolute(root), os.path.abspath(outside_store(into, root, config, root_itself=True))
     plan = start.checked(root, into, config or StoreConfig(), peer)
     lock = DispatchLock(into)

@@ -304,7 +304,7 @@ def time_text(ms: int | None, digits: int = 3) -> str:
 
 def _losses(found: Statistics) -> Iterator[str]:
     if found.damages:
-        yield (f"{count_of(found.damages, 'damaged place')} in the log: {count_of(found.lost_bytes, 'byte')} skipped.")
+        yield f"{count_of(found.damages, 'damaged place')} in the log: {count_of(found.lost_bytes, 'byte')} skipped."
     dead = sum(one["messages"] for one in found.topics if one["topic"].startswith(DEAD))
     if dead:
         yield f"{count_of(dead, 'message')} in dead-letter topics: consumers gave up on them."
@@ -346,7 +346,7 @@ def _odd(found: Statistics) -> Iterator[str]:
         about = surplus if found.ids["exact"] else f"about {surplus}"
         yield f"{about} under an id that its topic had before: sent again by a producer, or by the broker."
     if found.latency["ahead"]:
-        yield (f"{count_of(found.latency['ahead'], 'message')} born after being stored: a producer's clock is off.")
+        yield f"{count_of(found.latency['ahead'], 'message')} born after being stored: a producer's clock is off."
     beyond = [lag for lag in found.lags if lag["beyond"]]
     for lag in beyond[:3]:
         yield (
