@@ -37,9 +37,33 @@ def main() -> NoReturn:
             pass  # the command line meets it again, and explains it
     if sys.getfilesystemencoding() != "utf-8":
         _start_again_in_utf8()
+    _spare_libraries()
     from flintmq.cli.app import main
 
     main()
+
+
+class _NoPandas:
+    """A finder of modules that says of pandas that it is not installed.
+
+    A None in `sys.modules` would say so to Python alone: compiled modules take it for the module.
+    """
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError("the question is answered without pandas", name=name)
+
+
+def _spare_libraries() -> None:
+    """Keep libraries from starting what no command of ours needs; this process alone is ours to say so.
+
+    NumPy's OpenBLAS starts a thread for each processor when it is loaded, for algebra that nobody does here. pyarrow's
+    datasets load pandas where it is installed, which takes longer than the whole question of `sql`; pyarrow then works
+    as where pandas is not installed.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    if next((word for word in sys.argv[1:] if not word.startswith("-")), "") == "sql":
+        sys.meta_path.insert(0, _NoPandas())
 
 
 def _start_again_in_utf8() -> None:

@@ -279,3 +279,20 @@ def test_the_installed_script_is_this_command() -> None:
         pytest.skip("flintmq is not installed beside this Python")
     done = subprocess.run([scripts, "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"flintmq {flintmq.__version__}\n"
+
+
+@pytest.mark.parametrize(("own", "then"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "3"}, "3")])
+def test_a_question_starts_no_library_that_it_does_not_need(own: dict[str, str], then: str, basic: Golden) -> None:
+    """Their start took longer than the answer. What the user says of OpenBLAS's threads stays."""
+    code = (
+        "import os, sys, flintmq, flintmq.__main__ as command\n"
+        "before = os.environ.get('OPENBLAS_NUM_THREADS', '')\n"
+        "try:\n    command.main()\n"
+        "except SystemExit as end:\n"
+        "    print(end.code, before, os.environ['OPENBLAS_NUM_THREADS'], 'pandas' in sys.modules)"
+    )
+    others = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    question = ["-q", "sql", str(basic.path), "select count(*) as n from messages", "--json"]
+    command = [sys.executable, "-c", code, *question]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=others | own)
+    assert done.stdout.splitlines()[1] == f"0 {own.get('OPENBLAS_NUM_THREADS', '')} {then} False", done.stderr
