@@ -14,14 +14,18 @@ from hypothesis import strategies as st
 
 from flintmq.config.keys import StoreConfig
 from flintmq.format import record
-from flintmq.format.message_id import parse_client_id
+from flintmq.format.message_id import host_text, parse_client_id, parse_host
 from flintmq.kernels.write import fast_append
+from flintmq.kernels.write.fast_append import QueueCounter
 from flintmq.message import Message, PutMessageStatus, PutResult
 from flintmq.storage.files.filesystem import REAL
 from flintmq.storage.memory.mapped_file_queue import MappedFileQueue
-from flintmq.store.append.commit_log import CommitLog, LogState
+from flintmq.store.append import commit_log
+from flintmq.store.append.commit_log import DEFAULT_HOST, CommitLog, LogState
 from flintmq.store.append.unique_keys import UniqueKeys
+from tests.compat.stores import Golden
 from tests.support.faults import Faulty
+from tests.support.golden_logs import records
 from tests.support.threads import at_once
 
 COMPILED = fast_append.__file__.endswith(".so")
@@ -34,12 +38,14 @@ only_compiled = pytest.mark.skipif(not COMPILED, reason="the fast way is the com
 class Log:
     """A commit log that takes the fast way wherever it can, or (slow=True) never."""
 
-    def __init__(self, root: Path, slow: bool = False, unique: bool = False, **keys: Any) -> None:
+    def __init__(
+        self, root: Path, slow: bool = False, unique: bool = False, host: str = DEFAULT_HOST, **keys: Any
+    ) -> None:
         self.root, self.effects = root, Faulty() if slow else REAL
         config = StoreConfig.from_keys({"mappedFileSizeCommitLog": FILE_SIZE} | keys)
         self.files = MappedFileQueue([str(root / "commitlog")], FILE_SIZE, self.effects)
         self.log = CommitLog(
-            self.files, config, LogState(0, 0, {}), unique=UniqueKeys(self.effects) if unique else None
+            self.files, config, LogState(0, 0, {}), host, unique=UniqueKeys(self.effects) if unique else None
         )
 
     @property
@@ -79,6 +85,92 @@ def test_a_record_is_what_the_reference_makes(log: Log):
     assert (log.log.end, log.log.last_time, log.log.next_offsets) == (
         at + wanted.size, result.store_timestamp, {(b"T", 0): 2},
     )  # fmt: skip
+
+
+V6 = "[2001:db8::1]:10911"
+SENDERS = ["10.1.2.3:456", "255.255.255.255:-1", "[2001:db8::5]:70", "[::ffff:1.2.3.4]:2147483647"]
+
+
+@only_compiled
+@pytest.mark.parametrize("own", [DEFAULT_HOST, V6])
+@pytest.mark.parametrize("sender", [*SENDERS, None])
+@pytest.mark.parametrize("given_flags", [0, 0x10, 0x20, 0x31])
+def test_the_sender_s_host_is_what_the_reference_makes(tmp_path: Path, own: str, sender: str | None, given_flags: int):
+    """The flags of the hosts are those of the addresses, whatever the sender says."""
+    log = Log(tmp_path, host=own).warm()
+    message = Message("T", b"body", sys_flag=given_flags, born_host=sender, born_timestamp=1)
+    if sender is not None:
+        assert log.appender.append(message) is None, "a sender's first message goes the slow way"
+        assert log.log.append(message)
+    at, offset = log.log.end, log.log.next_offsets[b"T", 0]
+    result = log.appender.append(message)
+    born, store = parse_host(sender or own), parse_host(own)
+    flags = given_flags & 1 | (0x10 if len(born) == 20 else 0) | (0x20 if len(store) == 20 else 0)
+    wanted = record.Record(
+        record.MAGIC_V1, record.crc(b"body"), 0, 0, offset, at, flags, 1, born, result.store_timestamp, store, 0, 0,
+        b"body", b"T", b"",
+    )  # fmt: skip
+    assert log.data()[at:] == record.encode(wanted) and result.store_host == store
+    assert log.appender.append(Message("T", b"after", born_timestamp=1)).size == len(
+        record.encode(wanted._replace(born_host=store, body=b"after", sys_flag=0x30 if len(store) == 20 else 0))
+    ), "the sender of the message before is forgotten"
+    log.files.close()
+
+
+@only_compiled
+def test_more_senders_than_are_kept_are_met_anew(log: Log, monkeypatch: pytest.MonkeyPatch):
+    """None is mixed up with another, and the table stays bounded."""
+    monkeypatch.setattr(commit_log, "MOST_SENDERS", 3)
+    begin, hosts = log.log.end, [f"10.0.{n % 7}.1:{n}" for n in range(20)] + ["nowhere", "", *SENDERS] * 2
+    for host in hosts:
+        for _ in range(2):
+            message = Message("T", b"x", born_host=host)
+            assert (log.log.append(message).status is PutMessageStatus.PUT_OK) is (":" in host)
+        assert len(log.appender.senders) <= 3 and set(map(type, log.appender.senders)) == {str}
+    data, stored = log.data(), []
+    while begin < log.log.end:
+        found = record.check(data, begin, begin, file_end=FILE_SIZE)
+        stored.append(host_text(found.born_host))
+        begin += found.size
+    assert stored == [host_text(parse_host(host)) for host in hosts if ":" in host for _ in range(2)]
+
+
+@only_compiled
+def test_messages_of_clients_are_javas_bytes(golden_store: Golden, tmp_path: Path):
+    """Each message of a golden store, put again: Java's record, but for the place and the time that the log gives."""
+    logs: dict[str, Log] = {}
+    compared = 0
+    for number, (row, data, at) in enumerate(records(golden_store)):
+        java = bytearray(data[at : at + row["size"]])
+        whole = record.check(data, at, row["physical_offset"], max_size=len(data))
+        if row["store_host"] not in logs:
+            logs[row["store_host"]] = Log(tmp_path / str(number), host=row["store_host"]).warm()
+        log = logs[row["store_host"]]
+        topic = log.log.get_or_create_topic(whole.topic.decode())
+        if topic is not None:
+            topic.places.setdefault(whole.queue_id, QueueCounter(0)).next = whole.queue_offset
+        begin = log.log.end
+        message = Message(
+            whole.topic.decode(), whole.body, queue_id=whole.queue_id, flag=whole.flag,
+            sys_flag=whole.sys_flag & ~0x30, born_timestamp=whole.born_timestamp,
+            reconsume_times=whole.reconsume_times, born_host=row["born_host"],
+            prepared_transaction_offset=whole.prepared_transaction_offset, properties_bytes=whole.properties,
+        )  # fmt: skip
+        log.log.hosts_of(message)  # the sender was met before
+        result = log.appender.append(message)
+        if result is None:
+            special = any(name in whole.properties for name in (b"DELAY", b"TIMER", b"INNER"))
+            large = len(whole.body) > fast_append.MOST_BODY
+            assert topic is None or special or large or whole.sys_flag & 0x84 or whole.topic == b"rmq_sys_wheel_timer"
+            continue
+        compared += 1
+        time = 48 + len(whole.born_host)
+        java[28:36] = begin.to_bytes(8, "big")
+        java[time : time + 8] = result.store_timestamp.to_bytes(8, "big")
+        assert log.data()[begin:] == java
+    assert compared >= len(golden_store.rows) / 3 or golden_store.name.startswith(("timer", "lmq", "delay"))
+    for log in logs.values():
+        log.files.close()
 
 
 @only_compiled
@@ -151,13 +243,15 @@ PLAIN = {
     "reconsume_times": st.integers(0, 1 << 20),
     "prepared_transaction_offset": st.integers(0, 1 << 60),
     "properties_bytes": st.none() | st.binary(max_size=40),
+    "born_host": st.none() | st.sampled_from(SENDERS),
 }
 HARD = {
     "properties": st.dictionaries(
         st.sampled_from(["KEYS", "TAGS", "UNIQ_KEY", "WAIT", "DELAY", "a\x01", "", "\ud800"]), TEXT
     ),
     "tags": st.sampled_from(["a\x01", "\x02", "a\0b", "\udfff", "", None]),
-    "sys_flag": st.sampled_from([0, 4, 8, 12]),
+    "sys_flag": st.sampled_from([0, 4, 8, 12, 0x10, 0x3F]),
+    "born_host": st.sampled_from([*SENDERS, "", "localhost:1", "1.2.3.4", "1.2.3.4:2147483648", "[::1%0]:1", "\udfff"]),
     "body": st.sampled_from([bytes(70_000), bytes(5_000_000)]),
     "queue_id": st.sampled_from([-1, 5]),
     "topic": st.sampled_from(["T", "a/b", "t" * 200, "", "T\ud800"]),
@@ -210,6 +304,7 @@ def test_both_ways_write_the_same_bytes(tmp_path_factory, crc_property, unique, 
         {"body": bytes(fast_append.MOST_BODY + 1)}, {"properties": {"DELAY": "3"}},
         {"properties": {"TIMER_OUT_MS": "1"}},
         {"properties_bytes": b"a\x01b\x02DELAY\x013\x02"}, {"tags": "a\x01"},
+        {"born_host": ""}, {"born_host": "localhost:1"}, {"born_host": "1.2.3.4"}, {"born_host": "\ud800:1"},
     ],
     ids=str,
 )  # fmt: skip

@@ -52,7 +52,7 @@ cdef class Topic:
 
 cdef class Appender:
     cdef public int64_t end, last_time
-    cdef readonly dict topics
+    cdef readonly dict topics, senders
     cdef public AppendTarget target
     cdef public bint locks
     cdef bint _held, _refusing, _closed
@@ -74,6 +74,7 @@ cdef class Appender:
     cdef object _append_each(self, list messages, Py_ssize_t at, list results)
     cdef object _append(self, Message m, int64_t now)
     cdef Topic _find(self, object name)
+    cdef bytes _find_sender(self, object text)
     cdef int64_t _encode(self, Message m, int64_t now) noexcept
     cdef int64_t _pair(self, int64_t n, const uint8_t *name, int64_t name_size, PyObject *value) noexcept
 

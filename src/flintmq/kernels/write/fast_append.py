@@ -90,6 +90,7 @@ if not cython.compiled:  # the fast way is the compiled one
 
 CLOCK_SET_BACK_MS = 3_600_000  # store times never decrease, unless the clock was set back by this much or more
 MOST_BODY = 1 << 16  # bytes of the largest body that is copied with the GIL held
+MOST_SENDERS = 1 << 14  # hosts of senders that are kept, 4 MiB at most
 
 _HOUR = cython.declare(cython.longlong, 3_600_000)
 _MOST_BODY = cython.declare(cython.longlong, 65536)
@@ -236,6 +237,9 @@ class Appender:
         end: log offset after the last whole record.
         last_time: its store time in ms.
         topics: name -> Topic, of the legal names met so far.
+        senders: text of a sender's host -> raw born host and store host. The slow way reads the text of each new
+            sender, and forgets all once there are MOST_SENDERS. Never wrong, whoever comes or goes: a text has one
+            meaning.
         target: the file that the fast way writes to; None: every put goes the slow way.
         held: another thread holds the put lock and may release the GIL; use the slow way.
         refusing: puts are refused for now; the slow way reports why.
@@ -258,7 +262,7 @@ class Appender:
         if len(hosts) not in (16, 40):
             raise ValueError("hosts are two of 8 bytes or two of 20")
         self._stored, self._hosts, self._host = stored, hosts, hosts[: len(hosts) // 2]
-        self._host_flags = 0x30 if len(hosts) == 40 else 0
+        self._host_flags, self.senders = 0x30 if len(hosts) == 40 else 0, {}
         self._max_body, self._crc_property = max_body, crc_property
         self.end, self.last_time, self.topics = end, last_time, {}
         self.target = self.begun = self.keys = self._name = self._topic = None
@@ -419,8 +423,10 @@ class Appender:
         body: cython.pointer(PyObject) = cython.cast(cython.pointer(PyObject), m.body)
         if file._p == cython.NULL or topic is None or not PyBytes_CheckExact(body) or m.sys_flag & 0x84:
             return None
-        if m.delay_level != 0 or m.born_host is not None or _wide(m):
+        hosts: bytes = self._hosts if m.born_host is None else self._find_sender(m.born_host)
+        if m.delay_level != 0 or hosts is None or _wide(m):
             return None
+        born_size: cython.longlong = len(hosts) - len(self._host)
         place: QueueCounter = topic._place(m.queue_id)
         if place is None:
             return None
@@ -440,8 +446,9 @@ class Appender:
         if properties_size < 0 or body_size > self._max_body or body_size > _MOST_BODY:
             return None
         extra: cython.longlong = crc_property_room(properties, 0, properties_size) if self._crc_property else 0
-        bits: cython.int = cython.cast(cython.int, m.sys_flag | self._host_flags)
-        if properties_size + extra > _MOST_PROPERTIES or bits & 0x30 != self._host_flags:
+        host_flags: cython.longlong = self._host_flags & 0x20 | (0x10 if born_size == 20 else 0)
+        bits: cython.int = cython.cast(cython.int, m.sys_flag & ~0x30 | host_flags)
+        if properties_size + extra > _MOST_PROPERTIES:
             return None
         at: cython.longlong = file._wrote
         size: cython.longlong = record_size(body_size, topic_size, properties_size + extra, bits)
@@ -467,7 +474,7 @@ class Appender:
             file._p, file._place(at), file.start + at,
             cython.cast(cython.p_uchar, PyBytes_AS_STRING(body)), 0, body_size,
             cython.cast(cython.p_uchar, topic.raw), 0, topic_size, properties, 0, properties_size,
-            cython.cast(cython.p_uchar, self._hosts), 0, len(self._host), cython.cast(cython.int, m.queue_id),
+            cython.cast(cython.p_uchar, hosts), 0, born_size, cython.cast(cython.int, m.queue_id),
             place.next, cython.cast(cython.int, m.flag), bits, born, now, cython.cast(cython.int, m.reconsume_times),
             m.prepared_transaction_offset, self._crc_property,
         )  # fmt: skip
@@ -502,6 +509,12 @@ class Appender:
         if found is not None:
             self._name, self._topic = name, found
         return found
+
+    def _find_sender(self, text):
+        """Return the hosts of a message from a sender met before, or None."""
+        if not PyUnicode_CheckExact(cython.cast(cython.pointer(PyObject), text)):
+            return None
+        return self.senders.get(text)
 
     def _encode(self, m, now):
         """Encode the property string into the scratch buffer, as checks.encode_properties does.

@@ -8,6 +8,7 @@ T = TypeVar("T")
 
 CLOCK_SET_BACK_MS: Final = 3_600_000
 MOST_BODY: Final = 65_536
+MOST_SENDERS: Final = 16_384
 
 def own_lock() -> bool: ...
 def forked() -> None: ...
@@ -48,6 +49,8 @@ class Appender:
     keys: Numbers | None
     @property
     def topics(self) -> dict[str, Topic]: ...
+    @property
+    def senders(self) -> dict[str, bytes]: ...
     @property
     def forked(self) -> bool: ...
     def __init__(

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Container, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
@@ -33,7 +34,7 @@ from flintmq.format.record import (
 from flintmq.format.start_fields import TIMER_TOPIC
 from flintmq.format.text import java_encode, java_int
 from flintmq.kernels.write import encode_one as kernel
-from flintmq.kernels.write.fast_append import CLOCK_SET_BACK_MS, Appender, QueueCounter, Topic, forked
+from flintmq.kernels.write.fast_append import CLOCK_SET_BACK_MS, MOST_SENDERS, Appender, QueueCounter, Topic, forked
 from flintmq.message import Message, PutMessageStatus, PutResult, PutRule, refused
 from flintmq.storage.memory.mapped_file import MappedFile
 from flintmq.storage.memory.mapped_file_queue import MappedFileQueue
@@ -316,12 +317,17 @@ class CommitLog:
 
     def hosts_of(self, message: Message) -> bytes | None:
         """Return raw born host and store host of a message; None if its born host is malformed."""
-        if message.born_host is None:
+        text, senders = message.born_host, self.appender.senders
+        if text is None:
             return self.hosts
-        try:
-            return parse_host(message.born_host) + self.host
-        except FormatError:
-            return None
+        hosts: bytes | None = senders.get(text)
+        if hosts is None:
+            with suppress(FormatError):
+                hosts = parse_host(text) + self.host
+                if len(senders) >= MOST_SENDERS:
+                    senders.clear()
+                senders[text] = hosts  # its next message may go the fast way
+        return hosts
 
     def _taken(
         self, message: Message, topic: Topic, properties: bytes, hosts: bytes
