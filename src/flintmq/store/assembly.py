@@ -10,7 +10,7 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from flintmq import hooks
 from flintmq.config.key_effects import without_effect
@@ -132,14 +132,22 @@ class OwnLog:
         return LogPart(file.fd, file.start, file.size, file.release)
 
 
+@dataclass(frozen=True)
+class Opening:
+    """Arguments of MessageStore beside RocketMQ's keys; it explains them."""
+
+    peer: str
+    external: bool  # another process makes queues and index
+    accept_lost_log: bool
+    unique_keys: bool
+    listen: ListenOptions | None  # how followers may have the log; None: they may not
+    cut_at: int | None
+
+
 class StoreParts:
-    """The parts of one open store, with the arguments of MessageStore.
+    """The parts of one open store.
 
     To make it locks, recovers and loads the store, in this order, and starts no thread. If that fails, all is released.
-
-    Args:
-        external: another process makes queues and index.
-        listen: how followers may have the log; None: they may not.
 
     Attributes:
         config: with the sizes that its files have.
@@ -155,32 +163,20 @@ class StoreParts:
     copied: CopiedQueues | None = None  # its queues, likewise
     ha: Listener | None = None  # lets followers have the log; None: it does not listen
 
-    def __init__(
-        self,
-        root: str,
-        config: StoreConfig,
-        effects: Effects,
-        *,
-        peer: str,
-        external: bool,
-        accept_lost_log: bool,
-        unique_keys: bool,
-        listen: ListenOptions | None,
-        cut_at: int | None,
-    ) -> None:
-        self.root, self.config, self.effects, self.peer, self.external = root, config, effects, peer, external
+    def __init__(self, root: str, config: StoreConfig, effects: Effects, opening: Opening) -> None:
+        self.root, self.config, self.effects, self.opening = root, config, effects, opening
         self._is_slave = config.broker_role == "SLAVE"
         self._is_sync = config.flush_disk_type == "SYNC_FLUSH"
         self.opened = ExitStack()  # releases locks, descriptors and maps
         try:
-            self._take_lock(accept_lost_log)
+            self._take_lock()
             self._list_log()
             self._open_derived()
-            self._recover(accept_lost_log, cut_at)
+            self._recover()
             self._map_log()
-            self._make_append(unique_keys)
+            self._make_append()
             self._make_flush()
-            self._make_listener(listen)
+            self._make_listener()
             self._make_puts()
             self._make_services()
             self._warn()
@@ -191,11 +187,11 @@ class StoreParts:
                 error.filename = root
             raise
 
-    def _take_lock(self, accept_lost_log: bool) -> None:
+    def _take_lock(self) -> None:
         """Take the lock of a store that may be opened and that no other process dispatches."""
         root, config, effects = self.root, self.config, self.effects
         # A refused opening leaves the directory as it was, so nothing is made before these checks.
-        lost_directory(root, config, effects, accept=accept_lost_log)
+        lost_directory(root, config, effects, accept=self.opening.accept_lost_log)
         directories.refuse_other_kinds(root, effects)
         new = new_log_directories(root, config, effects)
         refuse_other_sizes(root, config, effects)
@@ -208,7 +204,7 @@ class StoreParts:
         self.opened.callback(self.lock.release)
         effects.guard(root)
         self.opened.callback(effects.unguard, root)
-        if self.external:
+        if self.opening.external:
             self.opened.callback(ExternalClaim(root).release)
         elif (by := holder(root)) is not None:
             raise StoreLockedError(
@@ -232,15 +228,15 @@ class StoreParts:
         self.report = Report()
         self.queues = ConsumeQueues(root, config, effects, self.report)
         self.opened.callback(self.queues.close)
-        if config.message_index_enable and not self.external:
+        if config.message_index_enable and not self.opening.external:
             self.index = KeyIndex(root, config, effects)
             self.opened.callback(self.index.close_without_flush)
         self._batches = batch_topics(root, effects)
-        self._dispatcher = Dispatcher(DispatchRules.of(config, self._batches, self.peer))
+        self._dispatcher = Dispatcher(DispatchRules.of(config, self._batches, self.opening.peer))
         if self._is_slave:
             self._dispatcher.batch_found = self._batches.add
 
-    def _recover(self, accept_lost_log: bool, cut_at: int | None) -> None:
+    def _recover(self) -> None:
         """Recover the store after any stop. No byte of it is changed before."""
         root, config, effects, facts = self.root, self.config, self.effects, self.stopped
         if followed.is_followed(root, effects) and not facts.clean and not page_cache_lasted(root, effects):
@@ -250,15 +246,15 @@ class StoreParts:
             files=self._listed,
             facts=facts,
             small=self.small,
-            queues=None if self.external else self.queues,
+            queues=None if self.opening.external else self.queues,
             index=self.index,
             dispatcher=self._dispatcher,
             # If another process writes queues, or wrote them, the list of their ends says nothing.
-            ends={} if self.external or facts.mark.flushed is None else known_ends.read(root, effects),
+            ends={} if self.opening.external or facts.mark.flushed is None else known_ends.read(root, effects),
         )
-        self.recovered = recovery.run(accept_lost=accept_lost_log, cut_at=cut_at)
+        self.recovered = recovery.run(accept_lost=self.opening.accept_lost_log, cut_at=self.opening.cut_at)
         if self.recovered.lost:  # before the mark says that nothing is missing
-            bring_back(root, self.recovered.state.next_offsets, config, effects, self.peer)
+            bring_back(root, self.recovered.state.next_offsets, config, effects, self.opening.peer)
 
     def _map_log(self) -> None:
         """Map the log as recovery left it, without an empty last file of an interrupted creation."""
@@ -273,7 +269,7 @@ class StoreParts:
         used = [one for n, one in enumerate(there) if n == 0 or one[1] <= end]
         self.files.load(used, end, unused=there[len(used) :])
 
-    def _make_append(self, unique_keys: bool) -> None:
+    def _make_append(self) -> None:
         """Make what appends to the log; write mark and checkpoint unless they say the same already.
 
         Everything that recovery kept is on disk.
@@ -281,14 +277,14 @@ class StoreParts:
         root, files, effects, small, state = self.root, self.files, self.effects, self.small, self.recovered.state
         self.failure = DiskFailure(root=root)
         self._ownership = Ownership(self.lock, files, self.failure)
-        self._handed_over = None if self.external else HandedOver()
+        self._handed_over = None if self.opening.external else HandedOver()
         self.log = CommitLog(
             files,
             self.config,
             state,
             batch_topics=self._batches,
             ours=self._ownership.is_ours,
-            unique=UniqueKeys(effects) if unique_keys else None,
+            unique=UniqueKeys(effects) if self.opening.unique_keys else None,
             handed_over=self._handed_over,
         )
         self.counters = Counters(state.next_offsets, state.end, effects)
@@ -312,7 +308,7 @@ class StoreParts:
 
         No crash of this process can undo a record below it; under SYNC_FLUSH no power cut can either.
         """
-        if self.external:
+        if self.opening.external:
             return 0  # nothing is ever dispatched here
         return self.files.flushed_where if self._is_sync else self._readable()
 
@@ -339,11 +335,12 @@ class StoreParts:
         )
         self.flush = native_if_possible(flush, self.lock)
 
-    def _make_listener(self, options: ListenOptions | None) -> None:
+    def _make_listener(self) -> None:
         """Make the listener of the store's followers, bound to its address.
 
         Raises UsageError: the address cannot be used, or an option has another value.
         """
+        options = self.opening.listen
         if options is not None:
             source = OwnLog(self.files, self._readable, durable_only=options.durable_only)
             self.ha = hooks.load("make_listener")(options, source, self.config, self.effects)
@@ -384,13 +381,13 @@ class StoreParts:
             after_put=after_put,
             failure=self.failure,
             counters=self.counters,
-            peer=self.peer,
+            peer=self.opening.peer,
             replicas=self.ha.replicas if self.ha is not None else None,
         )
 
     def _make_services(self) -> None:
         root, config, effects, log, small = self.root, self.config, self.effects, self.log, self.small
-        external, queues = self.external, self.queues
+        external, queues = self.opening.external, self.queues
         self.state = OpenState(root, self.lock)
         self.reader = LiveReader(self.files, queues, config, self.state.check)
         self.counters.fast = self.reader.fast
@@ -404,7 +401,7 @@ class StoreParts:
             config=config,
             effects=effects,
         )
-        tables = ConfigTables.of(root, config, effects, self.peer)
+        tables = ConfigTables.of(root, config, effects, self.opening.peer)
         self.housekeeping = Housekeeping(
             config,
             effects,
@@ -424,8 +421,6 @@ class StoreParts:
             config=config,
             small=small,
             files=self.files,
-            queues=queues,
-            index=self.index,
             dispatch=self.dispatch,
             failure=self.failure,
             ownership=self._ownership,
@@ -477,7 +472,7 @@ class StoreParts:
         if self.commits is not None:
             self.commits.start()
         self.flush.start()
-        if not self.external:
+        if not self.opening.external:
             self.dispatch.start()
         self.housekeeping.start()
         self.checkpointer.start()
@@ -531,11 +526,11 @@ class StoreParts:
                 if self.index is not None:
                     self.index.close()
                 self.checkpointer.write(closing=True)
-                if not self.external:
+                if not self.opening.external:
                     known_ends.write(self.root, self.queues.next_offsets(), self.effects)
             if not self.failure:  # offsets need the log, and no queues
                 self.housekeeping.save_once()
-            if clean and self.external and self._queues_lag():
+            if clean and self.opening.external and self._queues_lag():
                 self.small.note_lag()
             elif clean:
                 self.small.remove_abort()

@@ -32,7 +32,7 @@ from flintmq.store import arguments
 from flintmq.store.append.group_commit import unflushed
 from flintmq.store.append.raw_log import RawLog
 from flintmq.store.append.stats import LogPositions, StoreStats
-from flintmq.store.assembly import StoreParts
+from flintmq.store.assembly import Opening, StoreParts
 from flintmq.store.consumer.consumer import Consumer, new_consumer
 from flintmq.store.consumer.group import ConsumerGroup
 from flintmq.store.consumer.source import StoreSource
@@ -157,10 +157,7 @@ class MessageStore(Putter):
         self._refused_close: BaseException | None = None
         self._groups: dict[tuple[str, str], ConsumerGroup] = {}
         try:
-            parts = self._parts = StoreParts(
-                self.root,
-                given,
-                effects,
+            opening = Opening(
                 peer=peer,
                 external=self._external,
                 accept_lost_log=accept_lost_log,
@@ -168,6 +165,7 @@ class MessageStore(Putter):
                 listen=listen,
                 cut_at=cut_at,
             )
+            parts = self._parts = StoreParts(self.root, given, effects, opening)
         except (FileExistsError, NotADirectoryError):
             if effects.size(self.root) is None:
                 raise

@@ -16,8 +16,7 @@ from flintmq.storage.files.filesystem import NotOpened
 from flintmq.storage.memory.mapped_file_queue import MappedFileQueue
 from flintmq.storage.threads.service_thread import ServiceThread
 from flintmq.store.append.disk_failure import DiskFailure
-from flintmq.store.consumequeue.live_queues import ConsumeQueues
-from flintmq.store.index.index_service import KeyIndex, sync_all
+from flintmq.store.index.index_service import sync_all
 from flintmq.store.layout.small_files import StoreFiles
 from flintmq.store.services.dispatch_service import DispatchService
 from flintmq.store.services.ownership import Ownership
@@ -28,7 +27,7 @@ LEAST_PAUSE_MS = 10  # minimum time between two checkpoints, whatever flushInter
 
 
 class Checkpointer:
-    """Syncs queues and index of one store, then records what is on disk.
+    """Syncs queues and index that `dispatch` writes, then records what is on disk.
 
     `flushed_time` returns the store time in ms of the last record that is on disk. `external`: another process writes
     queues and index, so the mark does not cover them. Thread: `write` any, one at a time.
@@ -40,16 +39,15 @@ class Checkpointer:
         config: StoreConfig,
         small: StoreFiles,
         files: MappedFileQueue,
-        queues: ConsumeQueues,
-        index: KeyIndex | None,
         dispatch: DispatchService,
         failure: DiskFailure,
         ownership: Ownership,
         flushed_time: Callable[[], int],
         external: bool,
     ) -> None:
-        self._small, self._files, self._queues, self._index = small, files, queues, index
-        self._dispatch, self._failure, self._ownership, self._external = dispatch, failure, ownership, external
+        self._small, self._files = small, files
+        self._dispatch, self._queues, self._index = dispatch, dispatch.queues, dispatch.index
+        self._failure, self._ownership, self._external = failure, ownership, external
         self._flushed_time = flushed_time
         self._pause_s = max(config.flush_interval_consume_queue, LEAST_PAUSE_MS) / 1000
         self._service = ServiceThread("flintmq-checkpoint", self._run)
