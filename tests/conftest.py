@@ -74,6 +74,12 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str],
     assert not changed, f"a test wrote to shared golden stores: {changed}"
 
 
+@pytest.fixture
+def no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream does not wait five seconds for queues that are gone: nobody is about to write the store of this test."""
+    monkeypatch.setattr("flintmq.lake.stream.reader.GRACE_SECONDS", 0.0)
+
+
 @pytest.fixture(params=GOLDEN_NAMES)
 def golden_store(request: pytest.FixtureRequest, golden: Callable[[str], Golden]) -> Golden:
     """Every golden store in turn."""

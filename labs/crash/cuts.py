@@ -102,22 +102,24 @@ def live(disk: Disk, ledger: Path, cut: Cut) -> tuple[dict[str, int], set[str]]:
     Raises:
         Wrong: it ended before the cut.
     """
-    life, complaints = cut.life, ledger.with_suffix(".wrong")
+    life, complaints = cut.life, ledger.with_suffix(".wrong")  # what the child says on its standard error
     moment = ledger.with_suffix(".cut")  # when the child cut the power, if it did
-    complaints.unlink(missing_ok=True)
+    complaints.write_bytes(b"")
     moment.unlink(missing_ok=True)
     child = os.fork()
     if child == 0:
         try:
+            os.dup2(os.open(complaints, os.O_WRONLY | os.O_APPEND), 2)  # also what C says before it aborts
             _child(disk.mounted, PutLedger(ledger), cut, Plug(disk.mounted, cut, moment))
         except BaseException:
-            complaints.write_text(traceback.format_exc())
+            os.write(2, traceback.format_exc().encode())
         finally:
             os._exit(1)
     time.sleep(life.after_s)
     ended, status = os.waitpid(child, os.WNOHANG)
     if ended and not moment.exists():
-        raise Wrong(f"{cut}: ended by itself ({status}): {complaints.read_text() if complaints.exists() else ''}")
+        code = os.waitstatus_to_exitcode(status)  # negative: the number of a signal
+        raise Wrong(f"{cut}: ended by itself, exit code {code}, standard error: {complaints.read_text() or 'nothing'}")
     since = time.monotonic_ns()
     disk.cut(cut.flag)
     time.sleep(life.seed % 5 * 0.01)  # puts go on, and are told that they failed

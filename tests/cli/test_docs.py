@@ -9,7 +9,8 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from tests.harness import pages
 from tests.harness.one_java import OneJava
 from tests.remoting import remoting_peer
 from tests.support.masters import MASTERS
+from tests.support.threads import within
 from tools.docs import cli as docs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -127,16 +129,17 @@ def replicates(command: str, folder: Path) -> None:
         command = re.sub(r"10\.\d+\.\d+\.\d+:9876", names.address, command)
         command = re.sub(r" --listen \S+", "", command).replace("serve-ha", "serve-ha --listen 127.0.0.1:0")
         command = command.replace("follow ", "follow --set mappedFileSizeCommitLog=65536 ")
-        goes_on(shlex.split(command), folder, lines=1 if "--namesrv" not in command else 0)
+        asks = "--namesrv" in command  # of brokers, of which this name server knows none: then it says nothing
+        goes_on(shlex.split(command), folder, partial(within, lambda: names.asked) if asks else None)
 
 
-def goes_on(command: list[str], folder: Path, lines: int = 1) -> None:
-    """Run a command that ends when somebody ends it: once it has said something, SIGINT ends it well."""
+def goes_on(command: list[str], folder: Path, is_at_work: Callable[[], object] | None = None) -> None:
+    """Run a command that ends when somebody ends it: once it is at work (None: has said something), SIGINT ends it."""
     program = [sys.executable, "-m", "flintmq", *command[1:]]
     with subprocess.Popen(program, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as running:
         try:
-            assert running.stdout is not None and (not lines or running.stdout.readline())
-            time.sleep(0 if lines else 2)
+            assert running.stdout is not None
+            assert (is_at_work or running.stdout.readline)()
             running.send_signal(signal.SIGINT)
             rest, _ = running.communicate(timeout=60)
         finally:

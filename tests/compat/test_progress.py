@@ -169,7 +169,7 @@ def test_a_store_with_its_marks_goes_on(place):
     assert ["A", 0, 6] in ends["queues"] and ["B", 1, 10] in ends["queues"]
 
 
-def test_the_offset_of_a_query_goes_on_and_names_its_record(place):
+def test_the_offset_of_a_query_goes_on_and_names_its_record(place, no_grace):
     """The checkpoint of a Spark query, read as Spark hands it over, without Spark."""
     from flintmq.lake.stream.members import StoresStream
     from flintmq.lake.stream.options import StreamOptions

@@ -16,6 +16,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import ConfigError, NotAStoreError, UnfinishedError, UsageError
 from flintmq.forensics.store_figures import StoreFigures, StoreWatch
 from flintmq.ha import Follower
+from flintmq.metrics.background import BackgroundCall, _Running
 from flintmq.metrics.stores import StoresWatch
 from flintmq.storage.files.filesystem import REAL
 from flintmq.store.layout import following
@@ -119,25 +120,32 @@ def test_a_listing_that_fails_later_leaves_what_is_known(cluster: Path, caplog: 
 def test_a_store_that_does_not_answer_holds_up_nobody(
     cluster: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    go, real = threading.Event(), StoreWatch.look
+    go, hangs, real, real_wait = threading.Event(), threading.Event(), StoreWatch.look, BackgroundCall._wait
 
     def look(self: StoreWatch) -> StoreFigures:
         if self.member.broker == "broker-b":
-            assert go.wait(60)
+            hangs.set()
+            assert go.wait(300)
         return real(self)
 
+    def wait(self: BackgroundCall[object], running: _Running[object], deadline: float) -> object:
+        """Who answers has the time that a busy machine takes for it."""
+        watched = getattr(self._function, "__self__", None)
+        is_late = isinstance(watched, StoreWatch) and watched.member.broker == "broker-b"
+        return real_wait(self, running, deadline if is_late else deadline + 60)
+
     monkeypatch.setattr(StoreWatch, "look", look)
-    watch = StoresWatch(f"{cluster}/*/store", StoreConfig(), first_seconds=1.5, seconds=1.5)
+    monkeypatch.setattr(BackgroundCall, "_wait", wait)
+    watch = StoresWatch(f"{cluster}/*/store", StoreConfig(), first_seconds=0.2, seconds=0.2)
     for _ in range(2):
-        begin = time.monotonic()
         text = watch.text()
-        assert time.monotonic() - begin < 10
+        assert hangs.wait(60) and not go.is_set()
         assert ups(text) == {"broker-a": 1, "broker-b": 0, "库存": 1} and groups_of(text, "broker-a")
     [said] = [record for record in caplog.records if record.name == "flintmq.metrics"]
     assert "does its disk hang" in said.getMessage()
     assert [type(error) for error in watch.failures.values()] == [UnfinishedError]
     go.set()
-    watch._patience = 30, 30
+    watch._patience = 60, 60
     assert ups(watch.text()) == dict.fromkeys(BROKERS, 1)
 
 

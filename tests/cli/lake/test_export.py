@@ -97,6 +97,7 @@ def test_a_topic_that_is_not_there(run: Run, golden: Any, tmp_path: Path) -> Non
     ],
 )
 @pytest.mark.parametrize("words", [(), ("--skip-damage",)])
+@pytest.mark.usefixtures("no_grace")
 def test_a_followed_store_that_is_moved(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, told: str, words: tuple[str, ...]
 ) -> None:

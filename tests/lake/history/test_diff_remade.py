@@ -14,6 +14,8 @@ from flintmq.testing import write_store
 from tests.support.exporting import once
 from tests.support.remade import LOG_FILE, number_anew
 
+pytestmark = pytest.mark.usefixtures("no_grace")
+
 READ = 10  # messages of T that are in the table before the topic is deleted
 
 

@@ -94,6 +94,7 @@ def test_the_next_export_goes_on(make: Export, store: Path, tmp_path: Path) -> N
     assert make(store, tmp_path / "out", fail_on_data_loss=False).rows == 0
 
 
+@pytest.mark.usefixtures("no_grace")
 def test_a_log_whose_last_file_is_gone_is_not_taken_for_an_old_one(make: Export, store: Path, tmp_path: Path) -> None:
     """No retention deletes it. What is put there next would lie before the end that the export noted.
 

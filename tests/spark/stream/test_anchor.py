@@ -12,7 +12,7 @@ import pytest
 from flintmq import Message, MessageStore
 from flintmq.errors import LostLogError, StoreError, UnsupportedFormatError, UsageError
 from flintmq.lake.read.offsets import MARKS
-from flintmq.lake.stream import queues, reader
+from flintmq.lake.stream import queues
 from flintmq.lake.stream.anchor import anchor_in
 from flintmq.storage.files.lock import StoreLock
 from flintmq.store.commitlog.anchor import LogAnchor
@@ -21,9 +21,8 @@ from tests.support.remade import number_anew
 
 
 @pytest.fixture(autouse=True)
-def no_grace(monkeypatch):
-    """A queue that is not there is not waited for, and all of a few queues are looked at each time."""
-    monkeypatch.setattr(reader, "GRACE_SECONDS", 0.0)
+def all_at_once(no_grace, monkeypatch):
+    """All of a few queues are looked at each time."""
     monkeypatch.setattr(queues, "QUIET_SECONDS", 0.0)
 
 

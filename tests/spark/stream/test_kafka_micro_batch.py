@@ -134,10 +134,9 @@ def test_trigger_available_now(writer):
 
 
 @pytest.mark.parametrize("queues, count", [(3, 15), (5, 2)])
-def test_available_now_whose_queues_got_unavailable(tmp_path, monkeypatch, queues, count):
+def test_available_now_whose_queues_got_unavailable(tmp_path, no_grace, queues, count):
     """ "Query with Trigger.AvailableNow should throw error when topic partitions got unavailable during subsequent
     batches" and "... when offset(s) in planned topic partitions got unavailable during subsequent batches"."""
-    from flintmq.lake.stream import reader
 
     def fill(path, queues, count):
         with MessageStore(path) as store:
@@ -145,7 +144,6 @@ def test_available_now_whose_queues_got_unavailable(tmp_path, monkeypatch, queue
                 for queue in range(queues):
                     store.put(Message("topic-1", b"%d" % number, queue_id=queue))
 
-    monkeypatch.setattr(reader, "GRACE_SECONDS", 0.0)
     fill(tmp_path / "store", 5, 3)
     query = Query(tmp_path / "store", subscribe="topic-1", available_now=True, maxOffsetsPerTrigger=5)
     assert len(next(query.bites())) == 5
@@ -225,12 +223,10 @@ def test_min_offsets_per_trigger_and_composite_read_limit(writer, monkeypatch):
     assert not query.plan()
 
 
-def test_spark_41375_empty_partitions_should_not_record_to_latest_offset(tmp_path, monkeypatch):
+def test_spark_41375_empty_partitions_should_not_record_to_latest_offset(tmp_path, no_grace):
     """The topic is deleted: what the checkpoint gets is no empty object."""
-    from flintmq.lake.stream import reader
     from tests.spark.stream.test_anchor import delete, put
 
-    monkeypatch.setattr(reader, "GRACE_SECONDS", 0.0)
     put(tmp_path, range(3), "topic-1", "other")
     query = Query(tmp_path, columns="body", subscribePattern="topic-.*", failOnDataLoss="false")
     assert rows(query) == [0, 1, 2]
@@ -418,11 +414,8 @@ def test_get_offsets_from_case_insensitive_parameters(writer, name, value, expec
     assert rows(body_query(writer, **{name: value})) == expected
 
 
-def test_an_explicit_offset_beyond_the_end(writer, monkeypatch):
+def test_an_explicit_offset_beyond_the_end(writer, no_grace):
     """A stream that is to begin behind a queue's end."""
-    from flintmq.lake.stream import reader
-
-    monkeypatch.setattr(reader, "GRACE_SECONDS", 0.0)
     writer.put_all(3, ["topic-1"], 1)
     query = body_query(writer, startingOffsets='{"topic-1/0": 10}')
     with pytest.raises(StoreError, match="topic 'topic-1', queue 0, offset 10: the queue ends at 3"):

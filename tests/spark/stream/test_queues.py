@@ -40,7 +40,7 @@ def test_a_topic_that_is_not_there_yet_is_told(golden, writer, caplog):
     assert sorted(numbers(row for bite in query.bites() for row in bite)) == list(range(5))
 
 
-def test_a_queue_that_is_gone(golden, tmp_path):
+def test_a_queue_that_is_gone(golden, tmp_path, no_grace):
     path = golden("basic").copy(tmp_path)
     query = Query(path, maxOffsetsPerTrigger=100)
     next(query.bites())

@@ -251,8 +251,7 @@ def test_retention_overtook_a_planned_batch(golden, tmp_path):
         query.run()
 
 
-def test_another_store_in_its_place(golden, tmp_path, monkeypatch):
-    monkeypatch.setattr(reader, "GRACE_SECONDS", 0.2)
+def test_another_store_in_its_place(golden, tmp_path, no_grace):
     path = golden("basic").copy(tmp_path)
     query = Query(path, assign='{"Orders": [0]}')
     assert len(list(query.bites())) == 1
