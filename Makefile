@@ -3,7 +3,7 @@
 # Everything happens in the environment .venv, made on first use. Variables:
 #   PYTHON=python3.12   the interpreter that .venv is made of (default: the first that is there and new enough)
 #   ARGS="-k walk -x"   passed on by test, demo and bench
-#   LINES="P7 P8"       which lines bench measures
+#   LINES="7 P9b"       which lines bench measures, by number or id
 #   SECONDS=60          how long fuzz runs
 #   WORKERS=2           how many files of tests run at a time
 
@@ -111,7 +111,7 @@ types: install ## Check the types, strictly
 imports: install ## Check that imports point one way (the layers in pyproject.toml)
 	NO_COLOR=1 $(BIN)/lint-imports
 
-bench: install ## Measure the ratios into bench/RESULTS.md; LINES="P7 P8" some, ARGS=--resume goes on, ARGS=--report only judges
+bench: install ## Measure the ratios into bench/RESULTS.md; LINES="7 P9b" some, ARGS=--resume goes on, ARGS=--report only judges
 	$(BIN)/python -m pip install --quiet -e '.[bench]'
 	$(BIN)/python bench/run.py $(if $(LINES),--only "$(LINES)") $(ARGS)
 

@@ -1,146 +1,127 @@
-"""P21: the processor time of commands that should take none: each a whole process, its start and its end included.
+"""P21, U1, U3, U6, U7: commands, each a whole process from its start to its end, beside a tool on the same bytes.
 
-The bars are seconds, and for `tail --follow` a share of one processor. Python's bytecode is kept, as it is where
-FlintMQ is installed, and was made by a run before the first that counts.
+Python's bytecode is kept, as it is where FlintMQ is installed, and was made by a run before the first that counts.
 """
 
 from __future__ import annotations
 
 import os
-import resource
-import select
-import statistics
+import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
+from functools import partial
 
-from harness import Context, Result
-from start_lines import LOG_FILE, QUEUES, TOPICS, killed_store, opened_and_closed
-from user_lines import MAIN
+from data import OVERHEAD, files, orders, warm
+from harness import Context, Result, measure, timed
+from start_lines import LOG_FILE, many_queues, opened_and_closed
 
-from flintmq import Message, MessageStore
+from flintmq import Message, MessageStore, open_store
+from flintmq.testing import Written, write_store
 
-FOLLOWED = 1000  # queues of the topic that `tail --follow` waits for
-IDLE = 20.0  # seconds for which it is watched
-QUIET = 3.0  # seconds that it may take to come to rest
-TICKS = os.sysconf("SC_CLK_TCK")
-
-
-def environment(context: Context) -> dict[str, str]:
-    """The environment of the commands: this one's, with bytecode kept in a directory of the bench's own."""
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return kept | {"PYTHONPYCACHEPREFIX": str(context.scratch / "bytecode")}
+BODY = 1024
+FILE = 16 << 20  # of the log: other tools read the whole of a file
+MAIN = "import sys; from flintmq.__main__ import main; sys.exit(main())"  # what the script `flintmq` does
+GROUP_BY = "select topic, count(*), sum(size) from messages group by topic"
+Results = dict[str, Result]
 
 
-def seconds(context: Context, words: tuple[str, ...]) -> float:
-    """The processor time of a process of Python; not by `os.times`, whose ticks are too coarse for it."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, *words], check=True, capture_output=True, env=environment(context))
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+def flintmq(context: Context, *words: str, text: bool = False) -> str:
+    """Run a command in a process of its own; return what it printed, if that is asked for."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment["PYTHONPYCACHEPREFIX"] = str(context.scratch / "bytecode")
+    out = subprocess.PIPE if text else subprocess.DEVNULL
+    done = subprocess.run([sys.executable, "-c", MAIN, *words], stdout=out, stderr=subprocess.PIPE, text=True,
+                          env=environment, check=False)  # fmt: skip
+    if done.returncode:
+        raise RuntimeError(f"flintmq {words[0]} failed: {done.stderr.strip()[-300:]}")
+    return done.stdout or ""
 
 
-def followed(context: Context) -> Path:
-    """A store whose only topic has 1,000 queues of one message."""
-    path = context.scratch / "followed"
-    with MessageStore(path, config={"mappedFileSizeCommitLog": LOG_FILE}, unique_keys=False) as store:
-        for queue in range(FOLLOWED):
-            assert store.put(Message("Followed", b"x" * 100, keys=f"k{queue}", queue_id=queue)).status.name == "PUT_OK"
-    return path
+def command(context: Context, *words: str) -> Callable[[], str]:
+    """The same, to be called."""
+    return partial(flintmq, context, *words)
 
 
-@contextmanager
-def follower(context: Context, path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that follows all messages of the topic, and has printed the newest ten."""
-    words = [sys.executable, "-c", MAIN, "tail", str(path), "Followed", "--follow"]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, env=environment(context))
-    try:
-        lines(process, 10)
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
+def run(*words: str) -> str:
+    """Run a tool; return what it printed."""
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout
 
 
-def lines(process: subprocess.Popen[bytes], count: int) -> None:
-    """Wait for this many lines of a process.
-
-    Raises:
-        RuntimeError: they did not come within a minute.
-    """
-    assert process.stdout is not None
-    seen, end = 0, time.monotonic() + 60
-    while seen < count:
-        if not select.select([process.stdout], [], [], max(0.0, end - time.monotonic()))[0]:
-            raise RuntimeError(f"tail --follow printed {seen} lines of {count} in a minute")
-        data = os.read(process.stdout.fileno(), 1 << 16)
-        if not data:
-            raise RuntimeError(f"tail --follow ended after {seen} lines of {count}")
-        seen += data.count(b"\n")
+def kept(context: Context) -> Written:
+    """The store of U1 and U3: bodies of words, from a seed; its files are full but the last one."""
+    if "user" not in context.stores:
+        context.say(f"  making user: {context.mib} MiB of log with {BODY} B bodies")
+        count = (context.mib << 20) // (BODY + OVERHEAD)
+        context.stores["user"] = write_store(
+            context.scratch / "user", count, body_bytes=BODY, commit_log_file_size=FILE
+        )
+    written: Written = context.stores["user"]
+    warm(written)
+    return written
 
 
-def used(process: subprocess.Popen[bytes]) -> float:
-    """The processor seconds of a running process."""
-    parts = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(parts[11]) + int(parts[12])) / TICKS
+def paths(written: Written) -> list[str]:
+    """The log files that hold records."""
+    return [str(path) for path, _ in files(written)]
 
 
-def idle(context: Context, path: Path) -> float:
-    """The share of a processor that `tail --follow` takes while a writer has the store open and puts nothing.
+def u1(context: Context) -> Results:
+    """Each finds the same message, by some words of its body; grep knows no records, and no compressed bodies."""
+    written = kept(context)
+    with open_store(written.path) as view:
+        queue = view.queues()[0]
+        [message] = view.read(queue.topic, queue.queue_id, queue.max_offset // 2, 1)
+    text, logs = message.body[100:260].decode(), paths(written)  # a shorter text may come twice in a body
+    scan = ("scan", str(written.path), "--grep", text)
+    count = flintmq(context, *scan, "--json", text=True).count("\n")
+    assert 1 <= count == run("grep", "-a", "-o", "-F", text, *logs).count(text), (text, count)
+    cases = {"flintmq": timed(command(context, *scan))}
+    tools = {"grep": ("grep", "-a", "-c", "-F"), "ripgrep": ("rg", "-a", "-c", "-F")}
+    for name, words in tools.items():
+        if shutil.which(words[0]):
+            cases[name] = timed(partial(run, *words, text, *logs))
+    found = measure(context, cases, warm=True)
+    return {"U1.wall": found.result(found["flintmq wall"] / found.best(*(f"{name} wall" for name in list(cases)[1:])))}
 
-    A message afterwards has to arrive: it was following all the time.
-    """
-    with MessageStore(path, unique_keys=False) as store, follower(context, path) as process:
-        time.sleep(QUIET)
-        before, begin = used(process), time.monotonic()
-        time.sleep(2.0 if context.quick else IDLE)
-        share = (used(process) - before) / (time.monotonic() - begin)
-        store.put(Message("Followed", b"at last"))
-        lines(process, 1)
-    return share
 
-
-def p21(context: Context) -> list[Result]:
-    topics = 250 if context.quick else TOPICS
-    many, small = killed_store(context, topics), followed(context)
-    opened_and_closed(many)
-    command = ("-c", MAIN)
-    commands: dict[str, tuple[tuple[str, ...], float | None, str]] = {
-        "import": (("-c", "import flintmq"), 0.06, "import flintmq"),
-        "version": ((*command, "--version"), 0.12, "flintmq --version"),
-        "get": ((*command, "get", str(small), "Followed", "7", "0"), 0.15, "flintmq get"),
-        "query": ((*command, "query", str(small), "Followed", "k7"), 0.15, "flintmq query"),
-        "inspect": ((*command, "inspect", str(many)), 1.0, f"flintmq inspect, {topics * QUEUES} queues"),
-        "recover": (
-            (*command, "recover", str(many), "--dry-run"),
-            None,
-            f"flintmq recover --dry-run, {topics * QUEUES} queues",
-        ),
+def u3(context: Context) -> Results:
+    """Verify compares queues and index with the log; sha256sum only sums up the log's bytes."""
+    written = kept(context)
+    cases = {
+        "flintmq": timed(command(context, "verify", str(written.path))),
+        "sha256sum": timed(partial(run, "sha256sum", *paths(written))),
     }
-    taken: dict[str, list[float]] = {name: [] for name in commands}
-    shares = []
-    for number in range(-1, context.rounds):
-        for name, (words, _, _) in commands.items():
-            found = seconds(context, words)
-            if number >= 0:
-                taken[name].append(found)
-        if number >= 0:
-            shares.append(idle(context, small))
-    results = [
-        Result(f"P21.{name}", f"{what}, processor seconds", statistics.median(taken[name]), bar, at_most=True,
-               moonshot=bar / 2 if bar else None, bound="imports" if not name.startswith(("ins", "rec")) else
-               "a few system calls a queue", detail={"least": round(min(taken[name]), 3)})
-        for name, (_, bar, what) in commands.items()
-    ]  # fmt: skip
-    what = f"tail --follow, {FOLLOWED} queues, nothing comes: share of a processor"
-    results.append(
-        Result("P21.tail", what, statistics.median(shares), 0.01, at_most=True, moonshot=0.005,
-               bound="looks at the log's end, and at files that a rebuild may replace")
-    )  # fmt: skip
-    return results
+    found = measure(context, cases, warm=True)
+    return {"U3.wall": found.result(found["flintmq wall"] / found["sha256sum wall"])}
 
 
-LINES = {"P21": p21}
+def u6(context: Context) -> Results:
+    path, count = orders(context)
+    found = measure(context, {"scan": timed(command(context, "scan", str(path), "--json"))}, warm=True)
+    return {"U6": found.result(found["scan wall"] / (count / 1e6), messages=count)}
+
+
+def u7(context: Context) -> Results:
+    path, count = orders(context)
+    found = measure(context, {"sql": timed(command(context, "sql", str(path), GROUP_BY))}, warm=True)
+    return {"U7": found.result(found["sql wall"], messages=count)}
+
+
+def p21(context: Context) -> Results:
+    small, many = context.scratch / "small", many_queues(context)
+    with MessageStore(small, config={"mappedFileSizeCommitLog": LOG_FILE}, unique_keys=False) as store:
+        for queue in range(1000):
+            store.put(Message("Orders", b"x" * 100, keys=f"k{queue}", queue_id=queue))
+    opened_and_closed(many)
+    commands = {
+        "get": ("get", str(small), "Orders", "7", "0"),
+        "query": ("query", str(small), "Orders", "k7"),
+        "version": ("--version",),
+        "inspect": ("inspect", str(many)),
+    }
+    found = measure(context, {name: timed(command(context, *words)) for name, words in commands.items()}, warm=True)
+    return {f"P21.{name}": found.result(found[f"{name} cpu"]) for name in commands}
+
+
+FAMILIES = {"U1": u1, "U3": u3, "U6": u6, "U7": u7, "P21": p21}

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from harness import Context
 
+from flintmq import Message, MessageStore
 from flintmq.testing import Written, write_store
 
 # Bytes of a record beyond its body, with write_store's own topics, tags and one key.
 OVERHEAD = 176
 SIZES = {"100B": 100, "1KB": 1024}
+TOPICS = ("Orders", "Payments", "Shipments", "Events")
 
 
 def store(context: Context, name: str, body_bytes: int, mib: int | None = None, **options: Any) -> Written:
@@ -40,6 +41,22 @@ def sized(context: Context, size: str) -> Written:
     return store(context, f"read-{size}", SIZES[size])
 
 
+def orders(context: Context) -> tuple[Path, int]:
+    """A store of JSON messages, as many as 1,000 a MiB of `mib`: four topics with two queues each; their number."""
+    count, path = context.mib * 1000, context.scratch / "orders"
+    if not path.exists():
+        context.say(f"  making orders: {count} messages of JSON")
+        with MessageStore(path, unique_keys=False) as opened:
+            for n in range(count):
+                body = b'{"id": %d, "customer": "c%06d", "amount": %d.5, "note": "a \\"plain\\" note"}' % (
+                    n,
+                    n % 9973,
+                    n,
+                )
+                opened.put(Message(TOPICS[n % 4], body, "TagA", keys=f"k{n}", queue_id=n // 4 % 2))
+    return path, count
+
+
 def files(written: Written) -> list[tuple[Path, int]]:
     """Each log file, and how many bytes of it hold records."""
     found = []
@@ -48,10 +65,6 @@ def files(written: Written) -> list[tuple[Path, int]]:
         if used > 0:
             found.append((file, used))
     return found
-
-
-def log_bytes(written: Written) -> int:
-    return written.max_offset - written.min_offset
 
 
 def warm(written: Written) -> None:
@@ -69,26 +82,17 @@ def warm(written: Written) -> None:
 class Memcpy:
     """Copies the same bytes from mapped files into memory that was touched before: the measure of the reading lines.
 
-    `kept` copies from maps that stay; `anew` maps the files each time, as a scan with access="map" does: filling the
-    page tables is a fifth of what either takes.
+    The files are mapped each time, as a scan with access="map" does: filling the page tables is a fifth of what either
+    takes.
     """
 
     def __init__(self, written: Written) -> None:
         self.files = files(written)
-        self.maps = list(self._map())
-        self.target = memoryview(bytearray(max(map(len, self.maps))))
-        self.kept()
+        self.target = memoryview(bytearray(max(used for _, used in self.files)))
+        self()
 
-    def _map(self) -> Iterator[memoryview]:
+    def __call__(self) -> None:
         for file, used in self.files:
             fd = os.open(file, os.O_RDONLY)
-            yield memoryview(mmap.mmap(fd, file.stat().st_size, prot=mmap.PROT_READ))[:used]
+            self.target[:used] = memoryview(mmap.mmap(fd, file.stat().st_size, prot=mmap.PROT_READ))[:used]
             os.close(fd)
-
-    def kept(self) -> None:
-        for source in self.maps:
-            self.target[: len(source)] = source
-
-    def anew(self) -> None:
-        for source in self._map():
-            self.target[: len(source)] = source

@@ -1,44 +1,128 @@
-"""S5: the export job against `df.write.parquet` of the same source."""
+"""C3, C7, C8: exports. All are whole processes, so each has a session of Spark's, or an interpreter, of its own.
+
+C8: a writer puts messages of 200 B at a steady rate, `export --follow` brings them into a Delta table. The lag is the
+age of the newest row that is in the table, looked at all the time once the export has caught up; versions are the
+table's commits. The figure is the highest rate at which the lag never was above a second and the table had at most two
+versions an interval. Rates rise until one fails.
+"""
 
 from __future__ import annotations
 
+import json
 import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
-from data import sized
-from harness import Context, Result, figures, measure
-from spark_session import load, session
+from command_lines import MAIN, command
+from data import orders, sized
+from harness import Context, Cost, Result, measure, timed
 
-
-def s5(context: Context) -> list[Result]:
-    """Both write every column with snappy; the job also parts by topic and date and publishes in one step."""
-    from flintmq.spark.jobs.export.job import export
-
-    spark, results = session(context), []
-    out = context.scratch / "exported"
-    for size, bar, moonshot in (("100B", 5.0, 8.0), ("1KB", 2.0, 3.0)):
-        written = sized(context, size)
-        path = str(written.path)
-        samples = measure(
-            context,
-            {
-                "df.write.parquet": lambda path=path: load(spark, path, access="map").write.parquet(str(out)),  # type: ignore[misc]
-                "export": lambda path=path: export(spark, path, str(out), access="map"),  # type: ignore[misc]
-            },
-            before=lambda: shutil.rmtree(out, ignore_errors=True),
-        )
-        results.append(
-            Result(
-                f"S5.{size}",
-                f"export, {size} bodies: speed / df.write.parquet of the same source",
-                samples["df.write.parquet"].wall / samples["export"].wall,
-                bar,
-                moonshot=moonshot,
-                bound="Parquet's encoding and snappy, and writing the files",
-                detail=figures(samples),
-            )
-        )
-    shutil.rmtree(out, ignore_errors=True)
-    return results
+INTERVAL, LAG = 0.5, 1.0  # seconds
+RATES = (50_000, 100_000, 150_000, 200_000, 300_000, 400_000)  # messages a second
+SETTLE = 6.0  # seconds after which the export has caught up with what came before it
+WRITER = """
+import sys, time
+from flintmq import Message, MessageStore
+path, rate, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+body, step = (b'{"id": 12345678, "customer": "c000123", "note": "plain"}' * 4)[:200], rate // 200
+with MessageStore(path, unique_keys=False) as store:
+    began, number = time.monotonic(), 0
+    print(began, flush=True)
+    while number < rate * seconds:
+        for number in range(number, number + step):
+            store.put(Message("Orders", body, "TagA", keys=f"k{number}", queue_id=number % 8))
+        number += 1
+        time.sleep(max(0.0, began + number / rate - time.monotonic()))
+    print(time.monotonic() - began, flush=True)
+    sys.stdin.read()
+"""
 
 
-LINES = {"S5": s5}
+def c3(context: Context) -> dict[str, Result]:
+    path, out = str(sized(context, "1KB").path), context.scratch / "out"
+    words = (path, "--out", str(out))
+    cases = {
+        "export": timed(command(context, "export", *words)),
+        "spark export": timed(command(context, "spark", "export", *words, "--master", "local[2]")),
+    }
+    found = measure(context, cases, before=lambda: shutil.rmtree(out, ignore_errors=True), rounds=3)
+    return {"C3.command": found.result(found["spark export wall"] / found["export wall"])}
+
+
+def c7(context: Context) -> dict[str, Result]:
+    path, count = orders(context)
+    out = context.scratch / "out"
+    case = timed(command(context, "export", str(path), "--to", "delta", "--out", str(out)))
+    found = measure(context, {"export": case}, warm=True, before=lambda: shutil.rmtree(out, ignore_errors=True))
+    return {"C7": found.result(found["export cpu"] / (count / 1e6), rows=count)}
+
+
+class Table:
+    """The rows and the versions of a Delta table, by its log."""
+
+    def __init__(self, path: Path) -> None:
+        self.log, self.rows, self.versions = path / "_delta_log", 0, 0
+
+    def look(self) -> None:
+        """Read the commits that are new."""
+        while (commit := self.log / f"{self.versions:020d}.json").exists():
+            for line in commit.read_text(encoding="utf-8").splitlines():
+                if added := json.loads(line).get("add"):
+                    self.rows += json.loads(added["stats"])["numRecords"]
+            self.versions += 1
+
+
+def follow(folder: Path, rate: int, seconds: float) -> Cost:
+    """The longest lag, and the versions an interval, of an export that follows a writer."""
+    store, out = folder / "store", folder / "out"
+    words = [sys.executable, "-c", WRITER, str(store), str(rate), str(SETTLE + seconds)]
+    writer = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert writer.stdin is not None and writer.stdout is not None
+    began = float(writer.stdout.readline())
+    words = [sys.executable, "-c", MAIN, "export", str(store), "--to", "delta", "--out", str(out), "--follow"]
+    export = subprocess.Popen([*words, "--interval", str(INTERVAL)], stdout=subprocess.DEVNULL)
+    table, lag, first = Table(out), 0.0, 0
+    try:
+        while (now := time.monotonic() - began) < SETTLE + seconds:
+            table.look()
+            if now < SETTLE:
+                first = table.versions
+            else:
+                lag = max(lag, now - table.rows / rate)
+            time.sleep(0.02)
+        versions = table.versions - first
+        writing = float(writer.stdout.readline())
+        if export.poll() is not None:
+            raise RuntimeError(f"the export ended with {export.returncode}")
+    finally:
+        writer.stdin.close()
+        writer.wait()
+        export.send_signal(signal.SIGTERM)
+        export.wait(60)
+    late = writing / (SETTLE + seconds) > 1.05  # then no such rate was written
+    return {"lag s": lag if not late else float("inf"), "versions an interval": versions / (seconds / INTERVAL)}
+
+
+def c8(context: Context) -> dict[str, Result]:
+    """Each round is a ladder of its own."""
+    rates, seconds = ((10_000, 20_000), 3.0) if context.quick else (RATES, 12.0)
+
+    def ladder() -> Cost:
+        highest, told = 0, {"lag s": 0.0, "versions an interval": 0.0}
+        for rate in rates:
+            with context.folder("follow") as folder:
+                cost = follow(folder, rate, seconds)
+            context.say(f"  {rate:,} a second: " + ", ".join(f"{name} {value:.2f}" for name, value in cost.items()))
+            if cost["lag s"] > LAG or cost["versions an interval"] > 2:
+                break
+            highest, told = rate, dict(cost)
+        return {"rate": float(highest), **told}
+
+    found = measure(Context(context.scratch, context.mib, min(context.rounds, 3), True), {"highest": ladder})
+    return {"C8": found.result(found["highest rate"], interval=INTERVAL)}
+
+
+FAMILIES = {"C3": c3, "C7": c7, "C8": c8}

@@ -1,9 +1,8 @@
 """Follows a master until a log offset is dispatched: `python bench/follow_peer.py STORE PORT END KEYS`.
 
-Prints a line when its store is open, then JSON: processor seconds since then, and the largest resident sizes of the
-process in MiB, in all and without mapped files. KEYS: RocketMQ's keys as a JSON object. With an END of 0 it follows,
-and acknowledges, until its standard input ends. A fifth word `latency`: prints the sorted ages in microseconds of the
-messages of topic Late when a get returned them; their bodies are times of the monotonic clock in ns.
+Prints a line when its store is open, then JSON: processor seconds since then. KEYS: RocketMQ's keys as a JSON object.
+With an END of 0 it follows, and acknowledges, until its standard input ends. A fifth word `latency`: prints the ages in
+microseconds of the messages of topic Late when a get returned them; their bodies are ns of the monotonic clock.
 """
 
 from __future__ import annotations
@@ -17,16 +16,6 @@ import time
 from flintmq.ha import Follower
 
 
-def memory() -> tuple[float, float]:
-    """(resident MiB, resident MiB without mapped files) now."""
-    found = {}
-    with open("/proc/self/status") as file:
-        for line in file:
-            if line.startswith(("VmRSS", "RssAnon")):
-                found[line.split(":")[0]] = int(line.split()[1]) / 1024
-    return found["VmRSS"], found["RssAnon"]
-
-
 def cpu() -> float:
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
@@ -34,13 +23,11 @@ def cpu() -> float:
 
 def catch_up(follower: Follower, end: int) -> None:
     """Follow to `end`, dispatched, and say what it cost."""
-    before, peak = cpu(), (0.0, 0.0)
+    before = cpu()
     while follower.whole < end:
         time.sleep(0.02)
-        peak = tuple(max(pair) for pair in zip(peak, memory(), strict=True))  # type: ignore[assignment]
     follower.store.wait_dispatched(600)
-    peak = tuple(max(pair) for pair in zip(peak, memory(), strict=True))  # type: ignore[assignment]
-    print(json.dumps({"cpu": cpu() - before, "rss": peak[0], "anon": peak[1]}), flush=True)
+    print(json.dumps({"cpu": cpu() - before}), flush=True)
     sys.stdin.read()
 
 
@@ -60,7 +47,7 @@ def latencies(follower: Follower) -> None:
         now = time.monotonic_ns()
         taken += [(now - int(message.body)) / 1000 for message in found.messages]
         offset = found.next_begin_offset
-    print(json.dumps(sorted(taken)), flush=True)
+    print(json.dumps(taken), flush=True)
 
 
 def main(store: str, port: str, end: str, keys: str, kind: str = "") -> None:

@@ -1,63 +1,87 @@
 """How everything here is measured: interleaved rounds, medians, ratios within one run.
 
-A *case* is something to run; a *line* compares cases. All cases of a line take turns within each round, and the round
-begins with another one each time, so that what else happens on the machine hits all of them alike.
+A *case* is something to run, that tells what it cost; a *line* compares cases. All cases of a line take turns within
+each round, and the round begins with another one each time, so that what else happens on the machine hits all of them
+alike.
 """
 
 from __future__ import annotations
 
 import gc
-import os
+import resource
+import shutil
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+Cost = Mapping[str, float]
+Case = Callable[[], Cost]
+TOLD = 0.1  # a spread above this part of the figure is told
 
 
 class Unavailable(Exception):
     """A line cannot be measured here; the text says why."""
 
 
-@dataclass(frozen=True)
-class Sample:
-    """Medians over the rounds: seconds of wall clock, and of processor (user and system, children included)."""
+class Series:
+    """A figure made of medians, and what each round alone would have given.
 
-    wall: float
-    cpu: float
+    Two figures are subtracted and divided as medians, and round by round beside: a ratio of medians knows its spread.
+    """
+
+    def __init__(self, rounds: Sequence[float], figure: float | None = None) -> None:
+        self.rounds = rounds
+        self.figure = statistics.median(rounds) if figure is None else figure
+
+    def __sub__(self, other: Series) -> Series:
+        pairs = zip(self.rounds, other.rounds, strict=True)
+        return Series([one - less for one, less in pairs], self.figure - other.figure)
+
+    def __truediv__(self, other: Series | float) -> Series:
+        if not isinstance(other, Series):
+            return Series([one / other for one in self.rounds], self.figure / other)
+        pairs = zip(self.rounds, other.rounds, strict=True)
+        return Series([one / by if by else 0.0 for one, by in pairs], self.figure / other.figure)
+
+    @property
+    def spread(self) -> tuple[float, float] | None:
+        """The least and the greatest round, if they lie further apart than a tenth of the figure."""
+        low, high = min(self.rounds), max(self.rounds)
+        return (low, high) if high - low > TOLD * abs(self.figure) else None
 
 
 @dataclass(frozen=True)
 class Result:
-    """One measured ratio.
+    """What was found of a line: the figure as its bar is put, and the figures behind it."""
 
-    Attributes:
-        id: such as "P9b.map.100B"; the part before the first dot is the line of the design.
-        what: the comparison in words.
-        ratio: as the bar is put.
-        bar: what must hold; None: the figure is the result.
-        at_most: the ratio must not exceed the bar; else it must reach it.
-        moonshot: where it could go, None if nothing was said.
-        bound: what bounds it.
-        detail: figures behind it.
-    """
-
-    id: str
-    what: str
-    ratio: float
-    bar: float | None = None
-    at_most: bool = False
-    moonshot: float | None = None
-    bound: str = ""
+    ratio: Series
     detail: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def holds(self) -> bool | None:
-        """Whether the bar holds; None if there is none."""
-        if self.bar is None:
-            return None
-        return self.ratio <= self.bar if self.at_most else self.ratio >= self.bar
+
+class Found:
+    """What cases cost: `found["java cpu"]` is the case's name and one of the costs that it told."""
+
+    def __init__(self, costs: Mapping[str, Sequence[Cost]]) -> None:
+        self._series = {
+            f"{name} {key}": Series([cost[key] for cost in rounds])
+            for name, rounds in costs.items()
+            for key in rounds[0]
+        }
+
+    def __getitem__(self, name: str) -> Series:
+        return self._series[name]
+
+    def best(self, *names: str) -> Series:
+        """The case with the least cost: the peer at its best."""
+        return min((self[name] for name in names), key=lambda one: one.figure)
+
+    def result(self, ratio: Series, **more: Any) -> Result:
+        """A result with the medians of all cases behind it."""
+        return Result(ratio, {name: float(f"{one.figure:.4g}") for name, one in self._series.items()} | more)
 
 
 @dataclass
@@ -68,55 +92,61 @@ class Context:
     mib: int  # of a log
     rounds: int
     quick: bool
-    keep: bool = False
     oracle: Path | None = None
-    wanted: tuple[str, ...] = ()
-    beside: Path | None = None  # a built checkout of an earlier commit
     say: Callable[[str], None] = print
     stores: dict[str, Any] = field(default_factory=dict)
-    shared: dict[str, Any] = field(default_factory=dict)  # what lines of one family share, such as a Spark session
+
+    @contextmanager
+    def folder(self, name: str) -> Iterator[Path]:
+        """An empty folder that is removed afterwards."""
+        path = self.scratch / name
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir()
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
 
 
-def clock() -> tuple[float, float]:
-    times = os.times()
-    return time.perf_counter(), times.user + times.system + times.children_user + times.children_system
+def used(who: int = resource.RUSAGE_SELF) -> float:
+    """Processor seconds so far, of this process or of the children that ended."""
+    found = resource.getrusage(who)
+    return found.ru_utime + found.ru_stime
 
 
-def once(case: Callable[[], Any]) -> Sample:
-    """Run a case once."""
-    gc.collect()
-    wall, cpu = clock()
-    case()
-    after_wall, after_cpu = clock()
-    return Sample(after_wall - wall, after_cpu - cpu)
+def timed(work: Callable[[], Any]) -> Case:
+    """A case that costs seconds of wall clock, and of the processor (children included)."""
+
+    def run() -> Cost:
+        gc.collect()
+        began, before = time.perf_counter(), used() + used(resource.RUSAGE_CHILDREN)
+        work()
+        after = used() + used(resource.RUSAGE_CHILDREN)
+        return {"wall": time.perf_counter() - began, "cpu": after - before}
+
+    return run
 
 
 def measure(
     context: Context,
-    cases: Mapping[str, Callable[[], Any]],
+    cases: Mapping[str, Case],
     *,
-    warm: bool = True,
-    before: Callable[[], None] | None = None,
-) -> dict[str, Sample]:
-    """Medians of each case over interleaved rounds; `warm`: a round before the first that is not counted.
+    warm: bool = False,
+    before: Callable[[], object] | None = None,
+    rounds: int = 0,
+) -> Found:
+    """What each case costs over interleaved rounds; `warm`: a round before the first that is not counted.
 
-    `before` runs ahead of every single run and is not counted (to clear an output directory).
+    `before` runs ahead of every single run and is not counted (to clear an output directory). `rounds`: as many at
+    least, if the run is not a quick one.
     """
     names = list(cases)
-    found: dict[str, list[Sample]] = {name: [] for name in names}
-    for number in range(-1 if warm else 0, context.rounds):
+    found: dict[str, list[Cost]] = {name: [] for name in names}
+    for number in range(-1 if warm else 0, context.rounds if context.quick else max(context.rounds, rounds)):
         for name in names[number % len(names) :] + names[: number % len(names)]:
             if before is not None:
                 before()
-            sample = once(cases[name])
+            cost = cases[name]()
             if number >= 0:
-                found[name].append(sample)
-    return {
-        name: Sample(statistics.median(s.wall for s in samples), statistics.median(s.cpu for s in samples))
-        for name, samples in found.items()
-    }
-
-
-def figures(samples: Mapping[str, Sample]) -> dict[str, float]:
-    """Seconds of each case, for a result's detail."""
-    return {name: round(sample.wall, 4) for name, sample in samples.items()}
+                found[name].append(cost)
+    return Found(found)

@@ -1,4 +1,4 @@
-"""The Java peer: the oracle of tests/interop/oracle, built by Maven when it is not there yet."""
+"""The Java peer: the oracle of tests/interop/oracle, which the tests find, or build with Maven."""
 
 from __future__ import annotations
 
@@ -11,51 +11,34 @@ from typing import Any
 
 from harness import Context, Unavailable
 
-SOURCE = Path(__file__).resolve().parent.parent / "tests" / "interop" / "oracle"
+from tests.interop import java
+
+VERSION = "5.3.3"
 
 
-def home(context: Context) -> Path:
-    """The folder with target/oracle.jar and lib/.
+def words(context: Context, command: str, *more: str) -> list[str]:
+    """The command line of the oracle.
 
     Raises:
         Unavailable: there is no Java, no Maven, or it cannot build.
     """
-    build = context.oracle or SOURCE / "build" / "5.3.3"
-    if (build / "target" / "oracle.jar").exists():
-        return build
-    if not shutil.which("java"):
-        raise Unavailable("the Java peer needs Java 17; install it or set PATH")
-    if not shutil.which("mvn"):
-        raise Unavailable("the Java peer is not built and there is no Maven (mvn) to build it")
-    context.say("  building the Java peer with Maven")
-    done = subprocess.run(["mvn", "-q", "-B", "package"], cwd=SOURCE, capture_output=True, text=True, check=False)
-    if done.returncode or not (build / "target" / "oracle.jar").exists():
-        raise Unavailable(f"Maven could not build {SOURCE}: {(done.stdout + done.stderr).strip()[-300:]}")
-    return build
+    if context.oracle is None:
+        context.oracle, why = java.home(VERSION)
+        if context.oracle is None:
+            raise Unavailable(why)
+    classes = f"{context.oracle}/target/oracle.jar{os.pathsep}{context.oracle}/lib/*"
+    opened = "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED"  # the transient pool locks its buffers
+    return ["java", opened, "-Doracle.log=OFF", "-cp", classes, "flintmq.oracle.Oracle", command, *more]
 
 
 def oracle(
     context: Context, command: str, store: Path, config: dict[str, Any] | None = None, *options: str
 ) -> list[Any]:
     """Run a command of the oracle and give back the lines of its answer."""
-    build = home(context)
     settings = context.scratch / "oracle.json"
     settings.write_text(json.dumps({"store": config or {}}), encoding="utf-8")
-    path = f"{build}/target/oracle.jar{os.pathsep}{build}/lib/*"
-    opened = "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED"  # the transient pool locks its buffers
-    words = [
-        "java",
-        opened,
-        "-cp",
-        path,
-        "flintmq.oracle.Oracle",
-        command,
-        "--store",
-        str(store),
-        "--config",
-        str(settings),
-    ]
-    done = subprocess.run([*words, *options], capture_output=True, text=True, check=False)
+    line = words(context, command, "--store", str(store), "--config", str(settings), *options)
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"oracle {command} failed: {done.stderr.strip()[-500:]}")
     return [json.loads(line) for line in done.stdout.splitlines() if line]

@@ -1,15 +1,25 @@
-"""S3: the Spark source against Spark's Kafka source, tuned, on a real broker that holds the same messages."""
+"""S3: the Spark source against Spark's Kafka source, tuned, on a real broker that holds the same messages.
+
+Sessions of Spark's differ by a fifth, so a figure is the median of three, each a process of its own, in which both take
+turns: `python bench/kafka_lines.py MODE ADDRESS TOPIC STORE ROUNDS`.
+"""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
 from typing import Any
 
-from data import sized
-from harness import Context, Result, figures, measure
-from kafka_peer import Broker
-from spark_session import load, noop, session
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-PARTITIONS = 4
+from data import SIZES, sized
+from harness import Context, Found, Result, measure, timed
+from kafka_peer import Broker, source_jars
+
+PARTITIONS, SESSIONS = 4, 3
 # What makes Spark's Kafka source fastest on one machine; its defaults reach 0.4 of it.
 TUNED = {
     "kafka.fetch.max.wait.ms": "5",
@@ -22,56 +32,84 @@ TUNED = {
 COLUMNS = "topic,queue_id,queue_offset,store_timestamp,keys,body"
 
 
-def produce(spark: Any, path: Any, address: str, topic: str) -> None:
+def load(spark: Any, path: str, **options: str) -> Any:
+    """The store as a frame."""
+    return spark.read.format("flintmq").options(**options).load(path)
+
+
+def produce(spark: Any, address: str, topic: str, path: str) -> None:
     """Bring a store's messages into Kafka: key, value and time as they are."""
-    rows = load(spark, path, columns="keys,body,store_timestamp")
-    frame = rows.selectExpr("CAST(keys AS BINARY) AS key", "body AS value")
+    frame = load(spark, path, columns="keys,body,store_timestamp")
     options = {
         "kafka.bootstrap.servers": address,
         "topic": topic,
         "kafka.linger.ms": "20",
         "kafka.batch.size": "262144",
     }
-    frame.write.format("kafka").options(**options).save()
+    rows = frame.selectExpr("CAST(keys AS BINARY) AS key", "body AS value")
+    rows.write.format("kafka").options(**options).save()
 
 
-def s3(context: Context) -> list[Result]:
-    """Columns that say the same on both sides; all 21 columns are measured beside them."""
-    spark, results = session(context), []
+def compare(spark: Any, address: str, topic: str, path: str, context: Context) -> dict[str, float]:
+    """Seconds of each of a session's reads, their rows thrown away."""
+
+    def kafka() -> Any:
+        options = {"kafka.bootstrap.servers": address, "subscribe": topic, **TUNED}
+        return spark.read.format("kafka").options(**options).load()
+
+    def noop(frame: Any) -> None:
+        frame.write.format("noop").mode("overwrite").save()
+
+    assert kafka().count() == load(spark, path).count()
+    cases = {
+        "kafka": timed(lambda: noop(kafka())),
+        "flintmq": timed(lambda: noop(load(spark, path, columns=COLUMNS))),
+    }
+    found = measure(context, cases, warm=True)
+    return {name: found[f"{name} wall"].figure for name in cases}
+
+
+def session(context: Context, mode: str, broker: Broker, topic: str, path: Path) -> dict[str, float]:
+    """What a process with a session of its own tells."""
+    words = [mode, broker.address, topic, str(path), str(context.rounds), str(context.quick), source_jars(context)]
+    done = subprocess.run([sys.executable, __file__, *words], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"the session failed: {done.stderr.strip()[-500:]}")
+    told: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return told
+
+
+def s3(context: Context) -> dict[str, Result]:
+    """Columns that say the same on both sides."""
+    results = {}
     broker = Broker(context, PARTITIONS)
     try:
-        for size, bar, moonshot in (("100B", 1.2, 1.6), ("1KB", 1.4, 2.0)):
-            written = sized(context, size)
-            topic = f"bench-{size}"
-            produce(spark, written.path, broker.address, topic)
-
-            def kafka(topic: str = topic) -> Any:
-                options = {"kafka.bootstrap.servers": broker.address, "subscribe": topic, **TUNED}
-                return spark.read.format("kafka").options(**options).load()
-
-            assert kafka().count() == written.records
-            samples = measure(
-                context,
-                {
-                    "kafka": lambda kafka=kafka: noop(kafka()),  # type: ignore[misc]
-                    "flintmq": lambda written=written: noop(load(spark, written.path, columns=COLUMNS)),  # type: ignore[misc]
-                    "flintmq all 21": lambda written=written: noop(load(spark, written.path)),  # type: ignore[misc]
-                },
-            )
-            results.append(
-                Result(
-                    f"S3.{size}",
-                    f"Spark source, the 6 columns that Kafka has, {size} bodies: speed / Spark's Kafka source, tuned",
-                    samples["kafka"].wall / samples["flintmq"].wall,
-                    bar,
-                    moonshot=moonshot,
-                    bound="the way through the socket and into JVM rows",
-                    detail=figures(samples),
-                )
-            )
+        for size in SIZES:
+            path, topic = sized(context, size).path, f"bench-{size}"
+            session(context, "produce", broker, topic, path)
+            told = [session(context, "compare", broker, topic, path) for _ in range(SESSIONS)]
+            found = Found({name: [{"wall": one[name]} for one in told] for name in told[0]})
+            results[f"S3.{size}"] = found.result(found["kafka wall"] / found["flintmq wall"], sessions=SESSIONS)
     finally:
         broker.stop()
     return results
 
 
-LINES = {"S3": s3}
+def main(mode: str, address: str, topic: str, path: str, rounds: str, quick: str, jars: str) -> None:
+    from flintmq.spark import session as flintmq_session
+
+    settings = {"spark.driver.memory": "4g", "spark.sql.shuffle.partitions": "2", "spark.jars": jars}
+    spark = flintmq_session("flintmq bench", master="local[2]", **settings)
+    told = {}
+    if mode == "produce":
+        produce(spark, address, topic, path)
+    else:
+        context = Context(Path(tempfile.gettempdir()), 0, int(rounds), quick == "True")
+        told = compare(spark, address, topic, path, context)
+    print(json.dumps(told))
+    spark.stop()
+
+
+FAMILIES = {"S3": s3}
+if __name__ == "__main__":
+    main(*sys.argv[1:])

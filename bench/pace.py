@@ -1,6 +1,6 @@
 """How fast the machine is at the moment: a virtual machine's neighbours may take a part of it, and nothing says so.
 
-Ratios of one run bear that, those to memcpy less than others; bars in seconds (P20, P21) do not. So each figure keeps
+Ratios of one run bear that, those to memcpy less than others; bars in seconds do not. So each figure keeps
 the pace before and after its line; compare figures of different days only where their paces are alike.
 """
 
@@ -32,17 +32,6 @@ class Pace:
     def now(cls) -> Pace:
         """Measure it; that takes a second."""
         return cls(min(_loop() for _ in range(TRIES)), max(_fresh() for _ in range(TRIES)), _stolen())
-
-
-def touch_memory(size: int) -> None:
-    """Write to as many bytes of memory, and free them: what is timed next takes these pages.
-
-    A virtual machine gives pages that lie free for seconds back to its host, which makes them anew when they are
-    touched. Of two cases in turn the one that comes later after a deletion pays for that, whatever it does.
-    """
-    with mmap.mmap(-1, size) as memory:
-        for at in range(0, size, mmap.PAGESIZE):
-            memory[at] = 1
 
 
 def words(before: Pace, after: Pace) -> str:

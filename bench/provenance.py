@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LAYERS = ("version.py", "errors.py", "config", "format", "kernels", "message.py", "hooks.py", "overriding.py",
           "tabular.py", "storage", "objects", "store", "cluster", "forensics", "arrow", "metrics", "lake", "frames",
           "spark", "remoting", "ha", "cli")  # fmt: skip
-HELD, MISSED, NO_BAR, STALE = "held", "missed", "no bar", "stale"
+HELD, MISSED, NO_BAR, STALE, NO_FIGURE = "held", "missed", "no bar", "stale", "no figure yet"
 
 
 def code(layer: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""HA1 to HA8: FlintMQ's follower and listener beside Java's slave and master, on the same lines.
+"""HA1, HA2, HA4, HA7: FlintMQ's follower and listener beside Java's slave and master, on the same lines.
 
 The log: bodies of 900 B with a key, files of 1 GiB, `--mib` long. A Java slave asks an unknown master for its last file
 alone (first report 0), so both followers come through a relay that turns this report into 1: the whole log. Seconds
@@ -7,26 +7,23 @@ begin with the first report and end when the last record is in queues and index.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
-import resource
 import select
-import shutil
 import socket
-import statistics
 import struct
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from harness import Context, Result
-from java import home
-from pace import touch_memory
+import java
+from harness import Context, Cost, Result, measure
 
 from flintmq import Message, MessageStore
 
@@ -34,13 +31,8 @@ PEER = Path(__file__).with_name("follow_peer.py")
 TICK = os.sysconf("SC_CLK_TCK")
 LINE_S = 600
 WARM = 400_000
-"""Puts of a Java master before its puts are timed, so that Java has compiled its code. Where a master of FlintMQ is
-timed in the same way (HA7), it makes as many: its first puts, into new files, take a tenth longer, too."""
-WARM_BESIDE = 1_500_000
-"""The same where it shares the processors with a follower: after 300,000 puts Java's compiler still works there."""
-
-FILL = 200_000
-"""Puts of 100 B that fill the sockets of followers which do not read: 40 MB of log, where a socket takes 4."""
+"""Puts of a Java master before its puts are timed, so that Java has compiled its code. A master of FlintMQ makes as
+many: its first puts, into new files, take a tenth longer, too."""
 
 
 def free_port() -> int:
@@ -53,29 +45,10 @@ def free_port() -> int:
 
 
 class Process:
-    """A child that answers in lines; its processor seconds and largest resident size, in all and without files."""
+    """A child that answers in lines; its processor seconds."""
 
     def __init__(self, words: list[str]) -> None:
         self.child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        self.anon = 0.0
-        self._done = threading.Event()
-        threading.Thread(target=self._watch, daemon=True).start()
-
-    def _watch(self) -> None:
-        while not self._done.wait(0.05):
-            self.anon = max(self.anon, self._status("RssAnon"))
-
-    def _status(self, name: str) -> float:
-        with suppress(OSError):
-            for line in Path(f"/proc/{self.child.pid}/status").read_text().splitlines():
-                if line.startswith(name):
-                    return int(line.split()[1]) / 1024
-        return 0.0
-
-    @property
-    def peak(self) -> float:
-        """MiB, with mapped files."""
-        return self._status("VmHWM")
 
     @property
     def cpu(self) -> float:
@@ -94,12 +67,10 @@ class Process:
 
     def end(self) -> str:
         """Close its input; return the rest of what it says."""
-        self._done.set()
         out, _ = self.child.communicate(timeout=LINE_S)
         return out.decode()
 
     def kill(self) -> None:
-        self._done.set()
         self.child.kill()
         self.child.wait()
 
@@ -108,13 +79,10 @@ class Java(Process):
     """The oracle's `live` or `bench` command."""
 
     def __init__(self, context: Context, command: str, store: Path, keys: dict[str, Any], *more: str, **top: Any):
-        build, conf = home(context), store.with_name(f"{store.name}-{command}.json")
+        conf = store.with_name(f"{store.name}-{command}.json")
         conf.write_text(json.dumps({"store": keys, "topics": {"Bench": {"queues": 4}, "Late": {"queues": 4}}, **top}))
-        path = f"{build}/target/oracle.jar{os.pathsep}{build}/lib/*"
-        super().__init__(
-            ["java", "-Doracle.log=OFF", "-Xmx1g", "-cp", path, "flintmq.oracle.Oracle", command, "--store", str(store),
-             "--config", str(conf), *more]
-        )  # fmt: skip
+        words = java.words(context, command, "--store", str(store), "--config", str(conf), *more)
+        super().__init__([words[0], "-Xmx1g", *words[1:]])
 
     def __call__(self, op: str, **more: Any) -> dict[str, Any]:
         assert self.child.stdin is not None
@@ -183,25 +151,13 @@ def flint_slave(store: Path, port: int, end: int, *more: str) -> Process:
 
 def java_slave(context: Context, store: Path, port: int) -> Java:
     """A Java slave, ready. With brokerId 0, a bare store's, its dispatch passes over records that come in parts."""
-    java = Java(context, "live", store, {"brokerRole": "SLAVE", "haListenPort": free_port()},
-                ha_master=f"127.0.0.1:{port}", broker={"brokerId": 1})  # fmt: skip
-    java.line()
-    return java
+    slave = Java(context, "live", store, {"brokerRole": "SLAVE", "haListenPort": free_port()},
+                 ha_master=f"127.0.0.1:{port}", broker={"brokerId": 1})  # fmt: skip
+    slave.line()
+    return slave
 
 
-@contextmanager
-def folder(context: Context, name: str) -> Iterator[Path]:
-    """A directory for one run."""
-    path = context.scratch / name
-    shutil.rmtree(path, ignore_errors=True)
-    path.mkdir()
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
-
-
-# -- catching up: HA1, HA2, HA3, HA6 -----------------------------------------------------------------------------------
+# -- catching up: HA1, HA2 ---------------------------------------------------------------------------------------------
 
 
 def source(context: Context) -> Path:
@@ -209,131 +165,63 @@ def source(context: Context) -> Path:
     if "replicated" not in context.stores:
         path = context.scratch / "replicated"
         count = max(context.mib * (1 << 20) // 1040, 1000)
-        java = Java(context, "bench", path, {}, "--size", "900", "--count", str(count), "--warmup", "1", "--keys")
-        java.end()
+        Java(context, "bench", path, {}, "--size", "900", "--count", str(count), "--warmup", "1", "--keys").end()
         context.stores["replicated"] = path
     found: Path = context.stores["replicated"]
     return found
 
 
-Cost = dict[str, float]
-
-
 def by_flint(context: Context, port: int, end: int) -> Cost:
-    with folder(context, "slave") as path:
+    with context.folder("slave") as path:
         relay = Relay(port)
         process = flint_slave(path / "store", relay.port, end)
         try:
             used = json.loads(process.line())
             took = time.perf_counter() - relay.began
-            return {"seconds": took, "cpu": used["cpu"], "peak": process.peak, "anon": process.anon}
+            return {"seconds": took, "cpu": used["cpu"]}
         finally:
             process.kill()
             relay.close()
 
 
 def by_java(context: Context, port: int, end: int) -> Cost:
-    with folder(context, "slave") as path:
+    with context.folder("slave") as path:
         relay = Relay(port)
-        java = java_slave(context, path / "store", relay.port)
-        before = java.cpu
+        slave = java_slave(context, path / "store", relay.port)
+        before = slave.cpu
         try:
-            reached = java("await", offset=end, ms=LINE_S * 1000)["max_physical_offset"]
+            reached = slave("await", offset=end, ms=LINE_S * 1000)["max_physical_offset"]
             assert reached == end, f"the Java slave has {reached} of {end}"
-            java("dispatch")
+            slave("dispatch")
             took = time.perf_counter() - relay.began
-            return {"seconds": took, "cpu": java.cpu - before, "peak": java.peak, "anon": java.anon}
+            return {"seconds": took, "cpu": slave.cpu - before}
         finally:
-            java.kill()
+            slave.kill()
             relay.close()
 
 
-def medians(context: Context, cases: dict[str, Callable[[], Cost]], rounds: int = 0) -> dict[str, Cost]:
-    """Run the cases in turn, as often as asked for and `rounds` times at least; return the middle of each figure."""
-    found: dict[str, list[Cost]] = {name: [] for name in cases}
-    names = list(cases)
-    for number in range(max(context.rounds, rounds)):
-        for name in names[number % len(names) :] + names[: number % len(names)]:
-            found[name].append(cases[name]())
-    return {
-        name: {key: statistics.median(cost[key] for cost in costs) for key in costs[0]} for name, costs in found.items()
-    }
-
-
-def ha1(context: Context) -> list[Result]:
-    """HA1, HA2, HA3: an empty follower catches up with a Java master."""
+def ha1(context: Context) -> dict[str, Result]:
+    """An empty follower catches up with a Java master."""
     store, port = source(context), free_port()
     master = Java(context, "live", store, {"haListenPort": port})
     try:
         master.line()
         end = int(master("ha")["max_physical_offset"])
-        found = medians(
-            context,
-            {"flintmq": lambda: by_flint(context, port, end), "java": lambda: by_java(context, port, end)},
-        )
+        cases = {"flintmq": lambda: by_flint(context, port, end), "java": lambda: by_java(context, port, end)}
+        found = measure(context, cases)
     finally:
         master.kill()
-    ours, theirs, gib = found["flintmq"], found["java"], end / (1 << 30)
-    detail = {f"{who} {key}": round(value, 3) for who, cost in found.items() for key, value in cost.items()} | {
-        "GiB": round(gib, 3)
+    return {
+        "HA1": found.result(found["java seconds"] / found["flintmq seconds"], GiB=round(end / (1 << 30), 3)),
+        "HA2": found.result(found["flintmq cpu"] / found["java cpu"]),
     }
-    return [
-        Result("HA1", "catch-up of an empty follower, queues and index included: Java slave's time / ours",
-               theirs["seconds"] / ours["seconds"], 1, moonshot=2, bound="frames of 32 KiB, two processors",
-               detail=detail),
-        Result("HA2", "the same: our processor seconds / Java slave's", ours["cpu"] / theirs["cpu"], 0.5, at_most=True,
-               moonshot=0.25, bound="receiving, checksums, index insertion", detail=detail),
-        Result("HA3", "the same: our peak memory without mapped files / Java slave's", ours["anon"] / theirs["anon"],
-               0.125, at_most=True, moonshot=0.05, bound="Python and its buffers", detail=detail),
-        Result("HA3.mapped", "the same, with pages of mapped files", ours["peak"] / theirs["peak"], None,
-               bound="pages of the log, which the page cache has anyway", detail=detail),
-    ]  # fmt: skip
-
-
-def ha6(context: Context) -> list[Result]:
-    """HA6: a master serves a whole log to a Java slave."""
-    store = source(context)
-
-    def served_by_java() -> Cost:
-        port = free_port()
-        master = Java(context, "live", store, {"haListenPort": port})
-        try:
-            master.line()
-            end, before = int(master("ha")["max_physical_offset"]), master.cpu
-            by_java(context, port, end)
-            return {"cpu": master.cpu - before, "end": end}
-        finally:
-            master.kill()
-
-    def served_by_flint() -> Cost:
-        port = free_port()
-        words = [sys.executable, "-m", "flintmq", "serve-ha", str(store), "--listen", f"127.0.0.1:{port}", "--json"]
-        master = Process(words)
-        try:
-            master.line()
-            before, end = master.cpu, ends["java"]
-            by_java(context, port, int(end))
-            return {"cpu": master.cpu - before, "end": end}
-        finally:
-            master.kill()
-
-    ends: dict[str, float] = {}
-    ends["java"] = served_by_java()["end"]  # warms the page cache, too
-    found = medians(context, {"flintmq": served_by_flint, "java": served_by_java})
-    gib = ends["java"] / (1 << 30)
-    return [
-        Result("HA6", "a master serves a log to a Java slave: our processor seconds / Java master's",
-               found["flintmq"]["cpu"] / found["java"]["cpu"], 1, at_most=True, moonshot=0.5,
-               bound="the kernel's copy into the socket",
-               detail={f"{who} s/GiB": round(cost["cpu"] / gib, 3) for who, cost in found.items()})
-    ]  # fmt: skip
 
 
 # -- latency: HA4 --------------------------------------------------------------------------------------------------
 
 
-def paced(context: Context, put: Callable[[bytes], Any], process: Process) -> list[float]:
-    """Put 1,000 messages a second for some seconds; return how old they were when the follower read them."""
+def paced(context: Context, put: Callable[[bytes], Any], process: Process) -> Cost:
+    """Put 1,000 messages a second for some seconds; how old were they when the follower read them?"""
     seconds = 2 if context.quick else 10
     time.sleep(1)
     began = time.perf_counter()
@@ -342,93 +230,41 @@ def paced(context: Context, put: Callable[[bytes], Any], process: Process) -> li
             time.sleep(0.0002)
         put(b"%d" % time.monotonic_ns())
     time.sleep(0.5)
-    found: list[float] = json.loads(process.end())
+    found: list[float] = sorted(json.loads(process.end()))
     assert len(found) == seconds * 1000, f"{len(found)} of {seconds * 1000} messages were read"
-    return found
+    return {"ms, 99 %": found[len(found) * 99 // 100] / 1000, "ms, median": found[len(found) // 2] / 1000}
 
 
-def ha4(context: Context) -> list[Result]:
-    """HA4: from a put on the master until a get on the follower returns the message."""
-    late: dict[str, list[float]] = {"flintmq": [], "java": []}
-    for _ in range(context.rounds):
-        with folder(context, "late") as path, ExitStack() as open_:
+def ha4(context: Context) -> dict[str, Result]:
+    """From a put on the master until a get on the follower returns it. A Java master looks for bytes each 100 ms."""
+
+    def here() -> Cost:
+        with context.folder("late") as path, ExitStack() as open_:
             port = free_port()
             store = open_.enter_context(MessageStore(path / "master", ha_listen=("127.0.0.1", port)))
             process = flint_slave(path / "slave", port, 0, "latency")
             open_.callback(process.kill)
+            return paced(context, lambda body: store.put(Message("Late", body)), process)
 
-            def put_here(body: bytes, store: MessageStore = store) -> object:
-                return store.put(Message("Late", body))
-
-            late["flintmq"] += paced(context, put_here, process)
-        with folder(context, "late") as path, ExitStack() as open_:
+    def there() -> Cost:
+        with context.folder("late") as path, ExitStack() as open_:
             port = free_port()
             master = Java(context, "live", path / "master", {"haListenPort": port})
             open_.callback(master.kill)
             master.line()
             process = flint_slave(path / "slave", port, 0, "latency")
             open_.callback(process.kill)
+            return paced(context, lambda body: master("put", topic="Late", queue=0, body=body.decode()), process)
 
-            def put_there(body: bytes, master: Java = master) -> object:
-                return master("put", topic="Late", queue=0, body=body.decode())
-
-            late["java"] += paced(context, put_there, process)
-    tail = {who: sorted(ages)[int(len(ages) * 0.99)] / 1000 for who, ages in late.items()}
-    middle = {f"{who} median ms": round(statistics.median(ages) / 1000, 2) for who, ages in late.items()}
-    return [
-        Result("HA4", "put on a FlintMQ master until read on the follower, 1,000 a second: ms, 99 %", tail["flintmq"],
-               50, at_most=True, moonshot=5, bound="wake-ups of five threads", detail=middle),
-        Result("HA4.java", "the same of a Java master, which looks for new bytes each 100 ms: ms, 99 %", tail["java"],
-               None, bound="the master's wait", detail=middle),
-    ]  # fmt: skip
+    found = measure(context, {"flintmq": here, "java": there})
+    return {"HA4": found.result(found["flintmq ms, 99 %"])}
 
 
-# -- what a follower costs a master: HA5, HA7, HA8 --------------------------------------------------------------------
-
-
-def bench_java(
-    context: Context, path: Path, port: int, keys: dict[str, Any], count: int, window: int, warm: int
-) -> float:
-    """Microseconds a put of a Java master, whose first put waits until its one follower is connected."""
-    java = Java(context, "bench", path, {"haListenPort": port, **keys}, "--size", "900", "--count", str(count),
-                "--warmup", str(warm), "--window", str(window), "--slaves", "1")  # fmt: skip
-    found = json.loads(java.end().strip().splitlines()[-1])
-    return float(found["seconds"] / found["count"] * 1e6)
-
-
-def ha5(context: Context) -> list[Result]:
-    """HA5: puts of a Java master with one follower."""
-    count, warm = (20_000, 10_000) if context.quick else (600_000, WARM_BESIDE)
-
-    def with_flint() -> Cost:
-        with folder(context, "puts") as path:
-            port = free_port()
-            process = flint_slave(path / "slave", port, 0)
-            try:
-                return {"us": bench_java(context, path / "master", port, {}, count, 1, warm)}
-            finally:
-                process.kill()
-
-    def with_java() -> Cost:
-        with folder(context, "puts") as path:
-            port = free_port()
-            slave = java_slave(context, path / "slave", port)
-            try:
-                return {"us": bench_java(context, path / "master", port, {}, count, 1, warm)}
-            finally:
-                slave.kill()
-
-    found = medians(context, {"flintmq": with_flint, "java": with_java})
-    return [
-        Result("HA5", "puts of a Java master: time with a FlintMQ follower / with a Java slave",
-               found["flintmq"]["us"] / found["java"]["us"], 1, at_most=True, bound="two processors for both",
-               detail={f"{who} us": round(cost["us"], 2) for who, cost in found.items()})
-    ]  # fmt: skip
+# -- what a follower costs a master: HA7 ------------------------------------------------------------------------------
 
 
 def flint_sync_master(path: Path, port: int, count: int, window: int, warm: int) -> float:
     """Microseconds a put of a FlintMQ master that waits for one replica, after as many puts as Java's master made."""
-    import asyncio
 
     body = bytes(900)
     keys = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2}
@@ -461,82 +297,42 @@ def flint_sync_master(path: Path, port: int, count: int, window: int, warm: int)
 
 
 def java_sync_master(context: Context, path: Path, port: int, count: int, window: int) -> float:
-    """The same of a Java master, with the same follower."""
+    """The same of a Java master, whose first put waits until the same follower is connected."""
     process = flint_slave(path / "slave", port, 0)
     try:
-        keys = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2}
-        return bench_java(context, path / "master", port, keys, count, window, window if context.quick else WARM)
+        keys = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2, "haListenPort": port}
+        words = {
+            "size": 900,
+            "count": count,
+            "warmup": window if context.quick else WARM,
+            "window": window,
+            "slaves": 1,
+        }
+        options = [text for key, value in words.items() for text in (f"--{key}", str(value))]
+        found = json.loads(Java(context, "bench", path / "master", keys, *options).end().strip().splitlines()[-1])
+        return float(found["seconds"] / found["count"] * 1e6)
     finally:
         process.kill()
 
 
-def ha7(context: Context) -> list[Result]:
-    """HA7: puts that wait for one replica, one at a time and 200 under way."""
-    results = []
+def ha7(context: Context) -> dict[str, Result]:
+    """Puts that wait for one replica, one at a time and 200 under way."""
+    results = {}
     for window, count in ((1, 5_000), (200, 60_000)):
         count = count // 20 if context.quick else count
 
         def ours(window: int = window, count: int = count) -> Cost:
-            with folder(context, "puts") as path:
+            with context.folder("puts") as path:
                 warm = 200 if context.quick else WARM
                 return {"us": flint_sync_master(path, free_port(), count, window, warm)}
 
         def theirs(window: int = window, count: int = count) -> Cost:
-            with folder(context, "puts") as path:
+            with context.folder("puts") as path:
                 return {"us": java_sync_master(context, path, free_port(), count, window)}
 
-        found = medians(context, {"flintmq": ours, "java": theirs})
-        results.append(
-            Result(f"HA7.{window}", f"SYNC_MASTER with one FlintMQ follower, {window} under way: our time / Java's",
-                   found["flintmq"]["us"] / found["java"]["us"], 1, at_most=True, moonshot=0.5,
-                   bound="wake-ups of the listener, the follower and the put",
-                   detail={f"{who} us": round(cost["us"], 2) for who, cost in found.items()})
-        )  # fmt: skip
+        found = measure(context, {"flintmq": ours, "java": theirs})
+        results[f"HA7.{window}"] = found.result(found["flintmq us"] / found["java us"])
     return results
 
 
-def ha8(context: Context) -> list[Result]:
-    """HA8: puts beside 32 followers that are connected and do not read.
-
-    What fits into their sockets is sent first, and not timed with the puts: that is work for a follower that reads.
-    """
-    # Many rounds, because runs of one case differ by a half.
-    count, rounds = (50_000, 0) if context.quick else (2_000_000, 41)
-
-    def puts(followers: int) -> Cost:
-        with folder(context, "puts") as path, ExitStack() as open_:
-            store = open_.enter_context(MessageStore(path / "store", ha_listen=("127.0.0.1", 0), unique_keys=False))
-            assert store.ha is not None
-            port, body = store.ha.address[1], bytes(100)
-            store.put(Message("Bench", body))
-            for _ in range(followers):
-                line = open_.enter_context(socket.create_connection(("127.0.0.1", port)))
-                line.sendall(struct.pack(">q", store.stats().log_bytes))  # the log's end; silent from then on
-            filling = time.process_time()
-            for _ in range(FILL):
-                store.put(Message("Bench", body))
-            store.wait_dispatched()
-            sent = None
-            while sent != (sent := [one.sent for one in store.ha.followers()]):
-                time.sleep(0.2)
-            assert len(sent) == followers and all(one < store.stats().log_bytes for one in sent), "a socket has room"
-            filling = time.process_time() - filling
-            touch_memory(count * 512)
-            before, began = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
-            for _ in range(count):
-                store.put(Message("Bench", body))
-            store.wait_dispatched()
-            took, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF)
-            used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-            return {"us": took / count * 1e6, "cpu us": used / count * 1e6, "filling cpu s": filling}
-
-    found = medians(context, {"idle": lambda: puts(32), "alone": lambda: puts(0)}, rounds)
-    detail = {f"{who} {key}": round(value, 3) for who, cost in found.items() for key, value in cost.items()}
-    return [
-        Result("HA8", "puts beside 32 followers that do not read: time / without any",
-               found["idle"]["us"] / found["alone"]["us"], 1.02, at_most=True, moonshot=1,
-               bound="nothing is sent: the listener sleeps", detail=detail),
-    ]  # fmt: skip
-
-
-LINES = {"HA1": ha1, "HA4": ha4, "HA5": ha5, "HA6": ha6, "HA7": ha7, "HA8": ha8}
+FAMILIES = {"HA1": ha1, "HA4": ha4, "HA7": ha7}

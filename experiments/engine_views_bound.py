@@ -1,8 +1,8 @@
-"""What bounds P11q: the engine alone, on batches that are in memory already, as views and as copies.
+"""What bounded P11q, a line of the bench: the engine alone, on batches in memory, as views and as copies.
 
     python experiments/engine_views_bound.py STORE [ROUNDS]
 
-Nothing is read, validated or made: DuckDB and Polars answer the bench's question over text and bodies from the batches
+Nothing is read, validated or made: DuckDB and Polars answer the line's question over text and bodies from the batches
 of one scan. Beside it the whole way, scan and engine. Printed are medians in seconds, and copies / views: what the
 line's ratio would be if FlintMQ cost nothing.
 """
@@ -13,19 +13,15 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import duckdb
 import polars as pl
 import pyarrow as pa
 
-sys.path[:0] = [str(Path(__file__).resolve().parent.parent / "bench"), str(Path(__file__).resolve().parent.parent)]
+from flintmq import scan_arrow
 
-from read_lines import TEXTS, duckdb_texts, polars_texts  # noqa: E402
-
-from flintmq import scan_arrow  # noqa: E402
-
+TEXTS = ["topic", "tags", "keys", "body"]
 QUESTION = "SELECT topic, count(*), sum(octet_length(body)), max(keys), count(DISTINCT tags) FROM reader GROUP BY 1"
 
 
@@ -38,6 +34,17 @@ def by_polars(batches: list[pa.RecordBatch]) -> Any:
     frame = pl.concat([pl.from_arrow(batch) for batch in batches])
     sums = (pl.len(), pl.col("body").bin.size().sum(), pl.max("keys"), pl.n_unique("tags"))
     return frame.group_by("topic").agg(*sums).rows()  # type: ignore[union-attr]
+
+
+def duckdb_texts(path: str, views: bool) -> Any:
+    """The whole way: scan and engine."""
+    reader = scan_arrow(path, columns=TEXTS, access="map", views=views)  # noqa: F841 (DuckDB finds it by name)
+    return duckdb.sql(QUESTION).fetchall()
+
+
+def polars_texts(path: str, views: bool) -> Any:
+    """The same by Polars."""
+    return by_polars(list(scan_arrow(path, columns=TEXTS, access="map", views=views)))
 
 
 def main(store: str, rounds: int = 9) -> None:

@@ -20,9 +20,8 @@ from typing import Any
 
 import pyarrow as pa
 
-BENCH = str(Path(__file__).resolve().parents[1] / "bench")
-os.environ["PYTHONPATH"] = os.pathsep.join([BENCH, *filter(None, [os.environ.get("PYTHONPATH")])])
-sys.path.append(BENCH)
+HERE = str(Path(__file__).resolve().parent)
+os.environ["PYTHONPATH"] = os.pathsep.join([HERE, *filter(None, [os.environ.get("PYTHONPATH")])])
 
 from ready_source import ReadySource, prepare  # noqa: E402  # where workers find it, too
 

@@ -59,12 +59,11 @@ def tree_seconds() -> float:
 
 def child(folder: Path, case: str, times: int) -> None:
     """Run one case; print its figures as JSON."""
-    os.environ["PYTHONPATH"] = str(Path(__file__).resolve().parents[1] / "bench")
+    os.environ["PYTHONPATH"] = str(Path(__file__).resolve().parent)
     sys.path.append(os.environ["PYTHONPATH"])
     conf = dict(CASES[case])
     batch, ready, parquet = conf.pop("BATCH", None), conf.pop("READY", None), conf.pop("PARQUET", None)
     if batch:  # the workers' daemon is this file, which changes the size before it becomes Spark's
-        os.environ["PYTHONPATH"] += os.pathsep + str(Path(__file__).resolve().parent)
         os.environ["FLINTMQ_EXPERIMENT_BATCH"] = batch
         conf["spark.python.daemon.module"] = Path(__file__).stem
     from flintmq.spark import session
