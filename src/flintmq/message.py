@@ -67,8 +67,8 @@ _TOLD = ("topic", "queue_id", "queue_offset", "keys", "tags", "physical_offset",
 class StoredMessage(RecordBytes):
     """One record of a commit log, read-only.
 
-    The columns of the schema are attributes, decoded on first use. `raw` (all bytes), `size` and `body` (as stored,
-    compressed or not) come from the kernel.
+    The columns of the schema are attributes, decoded on first use. `raw` (all bytes), `size`, `body` (as stored,
+    compressed or not), `queue_id`, `queue_offset` and `sys_flag` come from the kernel.
 
     Text that is not UTF-8 is decoded as in Java (U+FFFD); `raw` has the bytes.
 
@@ -103,16 +103,6 @@ class StoredMessage(RecordBytes):
     def topic(self) -> str:
         """Topic of the record."""
         return _topic_text(self.fields.topic)
-
-    @property
-    def queue_id(self) -> int:
-        """Queue of the topic."""
-        return self.fields.queue_id
-
-    @property
-    def queue_offset(self) -> int:
-        """Index in the queue; 0 for prepared and rolled-back transaction records."""
-        return self.fields.queue_offset
 
     @property
     def properties(self) -> dict[str, str]:
@@ -185,11 +175,6 @@ class StoredMessage(RecordBytes):
     def flag(self) -> int:
         """The sender's own number."""
         return self.fields.flag
-
-    @property
-    def sys_flag(self) -> int:
-        """Bits: compressed, transaction, IPv6, inner batch (docs/internals/format/commit-log.md)."""
-        return self.fields.sys_flag
 
     @property
     def reconsume_times(self) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, cast
 
 from flintmq.errors import FormatError
@@ -309,25 +309,38 @@ class _Members(_Reader):
         member.value, member.known = value, True
 
 
-def write(value: Mapping[str | int, Any], peer: str = "5.3.3", compact: bool = False) -> bytes:
+def write(
+    value: Mapping[str | int, Any],
+    peer: str = "5.3.3",
+    compact: bool = False,
+    known: Mapping[str | int, Mapping[str | int, str]] | None = None,
+) -> bytes:
     """Encode a configuration file in the layout of `peer`; int keys are written without quotes.
 
     Args:
         value: the object; keys are written in its order (upstream: fields by alphabet, maps in any).
         peer: "5.3.3", "5.4.0" or "5.5.0"; the last is like 5.4.0, but writes an empty map or list as {} or [].
         compact: all on one line, as the metrics files are; 5.3.3 then escapes everything that is not ASCII.
+        known: key of an object in the top object -> what `write_member` returned for each of its members, in its order.
 
     Raises:
         FormatError: a value that is not an object, list, string, number, true, false or null.
     """
-    return java_encode(_JsonWriter(peer != "5.3.3", compact, peer == "5.4.0").value(value, 0))
+    return java_encode(_JsonWriter(peer != "5.3.3", compact, peer == "5.4.0", known or {}).value(value, 0))
+
+
+def write_member(key: str | int, value: Any, peer: str) -> str:
+    """Encode a member of an object that is in the top object, for `known` of `write`."""
+    return _JsonWriter(peer != "5.3.3", False, peer == "5.4.0", {}).member(key, value, 2)
 
 
 class _JsonWriter:
     """Writes the layouts, which differ in empty maps and lists, integer keys, lists and escapes."""
 
-    def __init__(self, by_line: bool, compact: bool, open_empty: bool) -> None:
-        self.by_line, self.compact, self.open_empty = by_line, compact, open_empty
+    def __init__(
+        self, by_line: bool, compact: bool, open_empty: bool, known: Mapping[str | int, Mapping[str | int, str]]
+    ) -> None:
+        self.by_line, self.compact, self.open_empty, self.known = by_line, compact, open_empty, known
 
     def value(self, value: Any, depth: int) -> str:
         if isinstance(value, str):
@@ -342,12 +355,15 @@ class _JsonWriter:
             return self.array(value, depth)
         raise FormatError(f"{type(value).__name__} cannot be written as JSON")
 
-    def object(self, pairs: Mapping[str | int, Any], depth: int) -> str:
-        items = [
-            f"{key if isinstance(key, int) else self.string(key)}:{self.value(value, depth + 1)}"
-            for key, value in pairs.items()
-        ]
-        if self.compact or not (items or self.open_empty):
+    def member(self, key: str | int, value: Any, depth: int) -> str:
+        name = key if isinstance(key, int) else self.string(key)
+        if depth == 1 and key in self.known:
+            return f"{name}:{self.object(value, depth, self.known[key].values())}"
+        return f"{name}:{self.value(value, depth)}"
+
+    def object(self, pairs: Mapping[str | int, Any], depth: int, known: Iterable[str] | None = None) -> str:
+        items = [self.member(key, value, depth + 1) for key, value in pairs.items()] if known is None else known
+        if self.compact or not (pairs or self.open_empty):
             return "{" + ",".join(items) + "}"
         inside, outside = "\n" + "\t" * (depth + 1), "\n" + "\t" * depth
         if all(isinstance(key, int) for key in pairs) and not self.by_line:

@@ -4,15 +4,34 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from flintmq.errors import UsageError
-from flintmq.store.consumer.source import VIEW_POLL_S, QueueRead, _beyond, _expired, _most, _with_ends
+from flintmq.store.consumer.source import VIEW_POLL_S, QueueRead, _beyond, _expired, _most
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
+from flintmq.store.layout.queue_name import QueueName
+from flintmq.store.read.batch import read_batch
 from flintmq.store.reentry import refuse_handler
 
 if TYPE_CHECKING:
+    from flintmq.store.read.queue_lookup import QueueLookup
     from flintmq.store.view import StoreView
+
+
+MOST_BYTES = 1 << 20  # of one read, about
+LOOK_SHARE = 9  # a refresh of the view takes at most a tenth of the time
+
+
+class _Seen(NamedTuple):
+    """The topic's queues by one lookup of the view.
+
+    `as_read`: an object that nothing later equals.
+    """
+
+    lookup: QueueLookup | None
+    bounds: dict[int, tuple[int, int]]
+    queues: frozenset[int]
+    as_read: object
 
 
 class ViewSource:
@@ -20,27 +39,34 @@ class ViewSource:
 
     def __init__(self, topic: str, view: StoreView) -> None:
         self.root, self.topic, self.view = view.root, topic, view
-        self._looks, self._next_look = 0, time.monotonic() + VIEW_POLL_S
-        self._bounds: dict[int, tuple[int, int]] | None = None
+        self._next_look = time.monotonic() + VIEW_POLL_S
+        self._seen = _Seen(None, {}, frozenset(), object())
+        self._news: set[int] = set()
 
     def check(self) -> None:
         _ = self.view.live
         refuse_handler(self.root)
 
-    def _all(self) -> dict[int, tuple[int, int]]:
-        if self._bounds is None:
+    def _now(self) -> _Seen:
+        """Return what was seen at the last refresh of the view, which may be the user's."""
+        seen, lookup = self._seen, self.view._now
+        if seen.lookup is not lookup:
             found = self.view.queues(self.topic)
-            self._bounds = {info.queue_id: (info.min_offset, info.max_offset) for info in found}
-        return self._bounds
+            bounds = {info.queue_id: (info.min_offset, info.max_offset) for info in found}
+            queues = frozenset(bounds)
+            self._news.update(queue for queue in bounds if bounds[queue] != seen.bounds.get(queue))
+            # Together: what another thread saw of an earlier lookup would be replaced at the next call.
+            seen = self._seen = _Seen(lookup, bounds, seen.queues if queues == seen.queues else queues, object())
+        return seen
 
     def queues(self) -> frozenset[int]:
-        return frozenset(self._all())
+        return self._now().queues
 
     def topics(self) -> set[str]:
         return {*self.view.topics(), *self.view.broker.topics}
 
     def bounds(self, queue_id: int) -> tuple[int, int]:
-        return self._all().get(queue_id, (0, 0))
+        return self._now().bounds.get(queue_id, (0, 0))
 
     def read(self, queue_id: int, offset: int, most: int, tags: str | None) -> QueueRead:
         """Read messages of all tags; the consumer selects them."""
@@ -49,18 +75,28 @@ class ViewSource:
             return _expired(self, queue_id, offset, low)
         if offset > high:
             return _beyond(self, queue_id, offset, high)
-        batch = self.view.read(self.topic, queue_id, offset, _most(self.topic, most))
-        return QueueRead(_with_ends(list(batch), batch.next_offset), batch.next_offset)
+        most, name = _most(self.topic, most), QueueName(self.topic, queue_id)
+        batch = read_batch(self.view._now, name, offset, most, self.view._maps, most_bytes=MOST_BYTES)
+        return QueueRead(list(batch), batch.next_offset)
 
     def at_time(self, queue_id: int, ms: int) -> int:
         return self.view.offset_at_time(self.topic, queue_id, ms)
 
+    def as_read(self, queue_id: int) -> object:
+        return self._now().as_read
+
     def arrivals(self) -> int:
-        if time.monotonic() >= self._next_look:
+        begin = time.monotonic()
+        if begin >= self._next_look:
             self.view.refresh()
-            self._bounds = None
-            self._looks, self._next_look = self._looks + 1, time.monotonic() + VIEW_POLL_S
-        return self._looks
+            self._now()
+            end = time.monotonic()
+            # Of thousands of queues a look takes long; most of the time is for reading.
+            self._next_look = end + max(VIEW_POLL_S, LOOK_SHARE * (end - begin))
+        return 0  # `wait` looks again after its time
+
+    def news(self) -> set[int]:
+        return self._news
 
     def wait(self, seen: int, seconds: float) -> None:
         time.sleep(min(seconds, VIEW_POLL_S))

@@ -48,8 +48,10 @@ def test_an_interrupt_inside_a_poll_loses_none_of_its_messages(store):
             more: list = []
             through = not interrupted_at(step, lambda c=consumer, m=more: m.extend(c.poll(4)), files)
             consumer.commit()
+            after = places(consumer.poll(100))  # nothing that was noted of its queues is lost either
         with store.consumer(f"G{step}", "T") as consumer:
             rest = places(consumer.poll(100))
+        assert sorted(after) == sorted(rest), step
         assert sorted(first + places(more) + rest) == [(0, n) for n in range(5)] + [(1, n) for n in range(3)], step
         if through:
             break

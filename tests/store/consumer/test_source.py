@@ -60,7 +60,7 @@ def test_offsets_outside_of_the_queue(tmp_path, caplog):
     with open_store(tmp_path, set=KEYS) as view:
         source = ViewSource("T", view)
         assert source.read(0, 50, 1, None) == consumer_source.QueueRead([], 2, 0)
-        source._bounds = {0: (1, 2)}
+        source._seen = source._now()._replace(bounds={0: (1, 2)})
         assert source.read(0, 0, 1, None) == consumer_source.QueueRead([], 1, 1)
         assert "offset 50 is after the end" in caplog.text and "offsets 0 to 0 expired before" in caplog.text
         assert source.read(7, 0, 1, None) == consumer_source.QueueRead([], 0)

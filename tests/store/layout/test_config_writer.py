@@ -2,6 +2,7 @@
 
 import errno
 import os
+import random
 
 import pytest
 
@@ -192,3 +193,36 @@ def test_fields_stand_by_alphabet_also_where_one_is_a_number(tmp_path, disk):
     save([file], lambda: True)
     written = config_json.parse((tmp_path / "config" / NAME).read_bytes())
     assert list(written) == [7, "alpha", "dataVersion", "topicConfigTable", "zeta"]
+
+
+@pytest.mark.parametrize("peer", ["5.3.3", "5.4.0", "5.5.0"])
+def test_texts_that_are_kept_make_the_bytes_of_a_whole_encoding(tmp_path, disk, peer):
+    """A commit encodes its own group; the file is the one that encoding all of it would be."""
+    chance, file = random.Random(46), opened(tmp_path, disk, peer, "consumerOffset.json")
+    names = ["T@g", "T@h", 'U"@g', "\u00e9@\U0001f600", "odd"]
+
+    def whole():
+        with file.lock:
+            return config_json.write(dict(sorted(file.value.items(), key=lambda pair: str(pair[0]))), peer)
+
+    for step in range(300):
+        with file.lock:
+            for name in chance.sample(names, chance.randrange(1, 4)):
+                table = chance.choice(("offsetTable", "groupTopicMap"))
+                file.mark_changed(table, name)
+                value = {chance.randrange(4): step, "x": []} if table == "offsetTable" else ["T", str(step)]
+                file.table(table)[name] = chance.choice((value, 5, {}, [], {1: step}))
+            if chance.random() < 0.1:
+                file.table("offsetTable").pop(chance.choice(names), None)
+                file.table("more")["n"] = step
+                file.mark_changed()
+            if chance.random() < 0.1:
+                file.mark_changed("offsetTable", "never added: an interrupt came")
+        if chance.random() < 0.05:
+            file.replace({"offsetTable": {"V@g": {0: step}}})
+        elif chance.random() < 0.7:
+            data = file.encode()
+            assert data == whole(), step
+            if data is not None and chance.random() < 0.8:
+                file.write(data)
+                file.mark_written()

@@ -78,7 +78,7 @@ class RecordReader:
             return None
         at = physical_offset - file.start
         try:
-            fd = self._open(file)
+            fd = self.descriptor(file)
         except FileNotFoundError:
             return None
         size = log.effects.size_of(fd)
@@ -92,7 +92,8 @@ class RecordReader:
             count, _ = self._check(data, size - at, physical_offset)
         return data if count and (end is None or physical_offset + size_at(data) <= end) else None
 
-    def _open(self, file: LogFile) -> int:
+    def descriptor(self, file: LogFile) -> int:
+        """Return the file, open. Raises FileNotFoundError, StoreAccessError."""
         if file is not self._file:
             self.__exit__()
             self._fd = self.log.effects.open_read(file.path)

@@ -49,6 +49,7 @@ class ConsumeQueues:
         self._file_size = config.consume_queue_file_size
         self.changed, self._flushing = Condition(), Lock()
         self.arrivals = 0  # incremented with every block that readers may see
+        self._watched: dict[bytes, list[set[int]]] = {}  # topic -> what `watch` returned
 
     # -- loading ----------------------------------------------------------------------------------------------------
 
@@ -187,6 +188,7 @@ class ConsumeQueues:
                 queue = self._open_batch(*place) if place[0] in batch_topics else self._open(*place)
                 if queue is not None:
                     queue.begin_expired(end)
+                    self._tell(*place)
                     continue
             odd.append(f"queue {java_decode(place[0])}/{place[1]} ends at {here}, the broker's at {end}")
         self.flush()
@@ -203,6 +205,7 @@ class ConsumeQueues:
             if batch is not None:
                 batch.writer.units.remove()
             self._remove_folders(topic, queue_id)
+        self._tell(topic, queue_id)
 
     def _remove_folders(self, topic: bytes, queue_id: int) -> None:
         """Remove what is empty: RocketMQ takes an empty directory for a queue of its kind."""
@@ -237,12 +240,28 @@ class ConsumeQueues:
             queue = self._open(key.topic, key.queue_id)
             if queue is not None and first < end:
                 queue.take(block, first, end)
+                self._tell(key.topic, key.queue_id)
         for number, unit in block.batch_units:
             key = dispatcher.queues.keys[number]
             batch = self._open_batch(key.topic, key.queue_id)
             if batch is not None:
                 batch.take(unit)
+                self._tell(key.topic, key.queue_id)
         self.wake()
+
+    def watch(self, topic: bytes) -> set[int]:
+        """Return a set that gets each queue of a topic that has news from now on.
+
+        Thread: any; take a queue out before it is read.
+        """
+        news: set[int] = set()
+        self._watched.setdefault(topic, []).append(news)
+        return news
+
+    def _tell(self, topic: bytes, queue_id: int) -> None:
+        # After the end that readers see was raised, and before W6: who is woken finds the queue in the set.
+        for news in self._watched.get(topic, ()):
+            news.add(queue_id)
 
     def wake(self) -> None:
         """Wake everybody who waits for messages, or for dispatch."""

@@ -20,7 +20,7 @@ from flintmq.config.text import short, tag_names
 from flintmq.errors import UsageError
 from flintmq.message import StoredMessage
 from flintmq.store import arguments
-from flintmq.store.consumer.group import ConsumerGroup, GroupMember
+from flintmq.store.consumer.group import ConsumerGroup, GroupMember, KeptMessages
 from flintmq.store.consumer.source import WAIT_S, TopicSource
 from flintmq.store.read.known_topics import no_topic
 from flintmq.store.reentry import reentered
@@ -29,17 +29,19 @@ from flintmq.store.services.consumer_offsets import check_names
 log = logging.getLogger("flintmq.consumer")
 
 AT_ONCE = 32  # messages that a poll returns, and iteration reads, by default
+MESSAGES_AHEAD = 256  # of one queue that are read at once, for later polls
+BYTES_AHEAD = 8 << 20  # of all queues of a consumer, by the size of the last message of each
 STARTS = ("earliest", "latest")
 Start = Literal["earliest", "latest"]
 
 
-class _Entry(NamedTuple):
-    """A message of a queue, or None for a range with unwanted messages only."""
+class _Run(NamedTuple):
+    """Messages of a queue in a row; none for a range with unwanted messages only."""
 
     queue_id: int
     begin: int
     following: int
-    message: StoredMessage | None
+    messages: list[StoredMessage]
 
 
 class Consumer:
@@ -111,10 +113,10 @@ class Consumer:
         max_messages, wait_ms = arguments.numbers(max_messages=max_messages, wait_ms=wait_ms)
         if max_messages < 1 or wait_ms < 0:
             raise UsageError(f"poll({max_messages}, {wait_ms}): ask for a message or more, and wait for 0 ms or more")
-        taken: list[_Entry] = []
+        taken: list[_Run] = []
         try:
             self._wait_for(max_messages, wait_ms, taken)
-            return [entry.message for entry in taken if entry.message is not None]
+            return [message for run in taken for message in run.messages]
         except BaseException:  # SIGINT: the caller gets none of them, and its next commit must not cover them
             self._give_back(taken)
             raise
@@ -128,44 +130,44 @@ class Consumer:
         """
         while True:
             try:
-                entries = self._wait_for(AT_ONCE, self.idle_ms, None)
+                runs = self._wait_for(AT_ONCE, self.idle_ms, None)
             except UsageError:
                 self._check_caller()
                 return
-            if not entries:
+            if not runs:
                 return
-            for entry in entries:
+            for one in _one_by_one(runs):
                 if self._group.lock.locked():  # perhaps by this thread, further down the stack; or since before a fork
                     self._check_caller()
                 with self._group.lock:
-                    mine = self._hand_out(entry)
-                if mine and entry.message is not None:
-                    yield entry.message
+                    mine = self._hand_out(one)
+                if mine and one.messages:
+                    yield one.messages[0]
 
-    def _wait_for(self, most: int, wait_ms: int | None, taken: list[_Entry] | None) -> list[_Entry]:
+    def _wait_for(self, most: int, wait_ms: int | None, taken: list[_Run] | None) -> list[_Run]:
         """Read until there is a message and hand it out; empty if none came in time.
 
-        Entries are also added to `taken` if it is given.
+        Runs are also added to `taken` if it is given.
         """
         limit = None if wait_ms is None else time.monotonic() + wait_ms / 1000
         while True:
             self._check()
             seen = self._source.arrivals()
             with self._group.lock:
-                entries = self._read(most)
-                found = _has_message(entries)
+                runs = self._read(most)
+                found = any(run.messages for run in runs)
                 if taken is not None and found:
-                    taken += entries  # before they are handed out, so that they can be returned
+                    taken += runs  # before they are handed out, so that they can be returned
                 if taken is not None or not found:
-                    for entry in entries:
-                        self._hand_out(entry)
+                    for run in runs:
+                        self._hand_out(run)
             if found:
-                return entries
+                return runs
             self._warn_of_no_topic()
             left = WAIT_S if limit is None else limit - time.monotonic()
-            if not entries and left <= 0:
+            if not runs and left <= 0:
                 return []
-            if not entries:
+            if not runs:
                 self._source.wait(seen, left)
 
     def _warn_of_no_topic(self) -> None:
@@ -176,64 +178,95 @@ class Consumer:
             if not self._source.queues() and not is_made_later and self.topic not in (known := self._source.topics()):
                 log.warning("%s (it is consumed once it is there)", no_topic(self.root, self.topic, sorted(known)))
 
-    def _read(self, most: int) -> list[_Entry]:
-        """Read the next messages: a share of each queue, then more of long queues. The lock is held."""
-        group, member = self._group, self._member
-        queues = group.queues_of(member)
-        first = next((n for n, queue in enumerate(queues) if queue > member.turn), 0)
-        queues = queues[first:] + queues[:first]
-        member.turn = queues[0] if queues else -1
-        at = {queue: group.position(queue) for queue in queues}
-        entries: list[_Entry] = []
-        part, count, before = -(-most // max(len(queues), 1)), 0, -1
-        while before < count < most:
-            before = count
-            for queue in queues:
-                if count < most:
-                    found = self._read_queue(queue, at[queue], min(part, most - count))
-                    entries += found
-                    at[queue] = found[-1].following if found else at[queue]
-                    count += sum(entry.message is not None for entry in found)
-            part = most
-        return entries
+    def _read(self, most: int) -> list[_Run]:
+        """Read the next messages: a share of each queue with news, then more of long queues.
 
-    def _read_queue(self, queue: int, offset: int, most: int) -> list[_Entry]:
-        tags = self._member.tags
+        The lock is held.
+        """
+        group = self._group
+        fresh = group.fresh_of(self._member)
+        at: dict[int, int] = {}
+        runs: list[_Run] = []
+        left, part, count, before = len(fresh), -(-most // max(len(fresh), 1)), 0, 0
+        while count < most:
+            if not left:
+                if count == before:
+                    break
+                left, part, before = len(fresh), most, count
+            queue = next(iter(fresh))
+            position = group.position(queue)
+            begin = at.get(queue, position)
+            run = self._read_queue(queue, begin, min(part, most - count))
+            if run is not None:
+                runs.append(run)
+                at[queue] = run.following
+                count += len(run.messages)
+            if run is None and begin == position:
+                del fresh[queue]  # at its end, and nothing is handed out that could be given back
+            else:
+                fresh.move_to_end(queue)
+            left -= 1
+        if fresh and not left:
+            fresh.move_to_end(next(iter(fresh)))  # each is the first in turn
+        return runs
+
+    def _read_queue(self, queue: int, offset: int, most: int) -> _Run | None:
+        """Take messages that were read ahead, or read; None at the end of the queue."""
+        as_read, kept = self._source.as_read(queue), self._member.ahead
+        ahead = kept.pop(queue, None)  # an interrupt below only has it read again
+        if ahead is None or ahead.begin != offset or ahead.as_read != as_read or ahead.taken == len(ahead.messages):
+            ahead = self._read_ahead(queue, offset, most, ahead, as_read)
+        end = ahead.taken + most
+        messages, rest = ahead.messages[ahead.taken : end], ahead.messages[end : end + 1]
+        ahead.begin = rest[0].queue_offset if rest else ahead.following
+        if rest:
+            ahead.taken = end
+        else:  # only the last one is kept, for its size
+            ahead.messages = messages[-1:]
+            ahead.taken = len(ahead.messages)
+        kept[queue] = ahead
+        return _Run(queue, offset, ahead.begin, messages) if messages or ahead.begin != offset else None
+
+    def _read_ahead(
+        self, queue: int, offset: int, most: int, before: KeptMessages | None, as_read: object
+    ) -> KeptMessages:
+        """Read `most` messages of a queue, or more where those that were read before were all taken."""
+        member = self._member
+        tags = member.tags
+        if before is not None and before.begin == offset and before.messages:
+            room = BYTES_AHEAD // max(len(member.fresh), 1) // before.messages[-1].size
+            most = max(most, min(MESSAGES_AHEAD, room))
         taken = self._source.read(queue, offset, most, None if tags is None else " || ".join(sorted(tags)))
-        self._member.expired += taken.expired
-        entries, begin = [], offset
-        for message, following in taken.messages:  # the hashes of different tags may be equal
-            wanted = tags is None or message.tags in tags
-            entries.append(_Entry(queue, begin, following, message if wanted else None))
-            begin = following
-        if begin != taken.following:
-            entries.append(_Entry(queue, begin, taken.following, None))
-        return entries
+        member.expired += taken.expired
+        messages = taken.messages
+        if tags is not None:  # the hashes of different tags may be equal
+            messages = [message for message in messages if message.tags in tags]
+        return KeptMessages(offset, messages, taken.following, as_read)
 
-    def _hand_out(self, entry: _Entry) -> bool:
-        """Hand out an entry if it is still the next of its queue; return whether it was.
+    def _hand_out(self, run: _Run) -> bool:
+        """Hand out a run if it is the next of its queue; return whether it was.
 
         A seek or another poll may have come between. The lock is held.
         """
         group = self._group
-        next_one = group.owners.get(entry.queue_id) is self._member and group.position(entry.queue_id) == entry.begin
+        next_one = group.owners.get(run.queue_id) is self._member and group.position(run.queue_id) == run.begin
         if next_one:
-            group.positions[entry.queue_id] = entry.following
+            group.positions[run.queue_id] = run.following
         return next_one
 
-    def _give_back(self, taken: list[_Entry]) -> None:
-        """Take back entries so that they are delivered again, unless the position moved on."""
+    def _give_back(self, taken: list[_Run]) -> None:
+        """Take back runs so that they are delivered again, unless the position moved on."""
         if not taken:
             return
         with self._group.lock:
             self._go_back(taken)
 
-    def _go_back(self, taken: list[_Entry]) -> None:
+    def _go_back(self, taken: list[_Run]) -> None:
         """Do what `_give_back` says. The lock is held."""
-        for entry in reversed(taken):
-            mine = self._group.owners.get(entry.queue_id) is self._member
-            if mine and self._group.positions.get(entry.queue_id) == entry.following:
-                self._group.positions[entry.queue_id] = entry.begin
+        for run in reversed(taken):
+            mine = self._group.owners.get(run.queue_id) is self._member
+            if mine and self._group.positions.get(run.queue_id) == run.following:
+                self._group.move(run.queue_id, run.begin)
 
     # -- offsets ----------------------------------------------------------------------------------------------------
 
@@ -301,7 +334,7 @@ class Consumer:
             if isinstance(where, str):
                 where = {"earliest": low, "latest": high}[check_start(where)]
             self._check_offset(queue_id, where)
-            self._group.positions[queue_id] = where
+            self._group.move(queue_id, where)
 
     def seek_to_earliest(self) -> None:
         """Continue with the first message of each queue."""
@@ -324,7 +357,7 @@ class Consumer:
         """Queues of this consumer now; they change when queues or consumers come and go."""
         self._check()
         with self._group.lock:
-            return self._group.queues_of(self._member)
+            return list(self._group.queues_of(self._member))
 
     @property
     def expired(self) -> int:
@@ -438,8 +471,17 @@ def _plain(offsets: Mapping[int, int]) -> dict[int, int]:
     }
 
 
-def _has_message(entries: list[_Entry]) -> bool:
-    return any(entry.message is not None for entry in entries)
+def _one_by_one(runs: list[_Run]) -> Iterator[_Run]:
+    """Divide runs into those of one message each, or none."""
+    for run in runs:
+        begin = run.begin
+        for message, following in zip(
+            run.messages, [m.queue_offset for m in run.messages[1:]] + [run.following], strict=False
+        ):
+            yield _Run(run.queue_id, begin, following, [message])
+            begin = following
+        if not run.messages:
+            yield run
 
 
 def _ms(when: datetime) -> int:

@@ -7,22 +7,52 @@ because each queue that moves causes duplicate deliveries.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from flintmq.errors import UsageError
+from flintmq.message import StoredMessage
 from flintmq.storage.threads.mutex import Lock
 from flintmq.store.consumer.source import TopicSource
 
 
+@dataclass(slots=True)
+class KeptMessages:
+    """Messages of a queue that were read, some of which are not taken yet.
+
+    They count only for a queue that continues at `begin`, and while the source says the same.
+
+    Attributes:
+        messages: those from queue offset `begin` on; the first `taken` of them are taken.
+        following: where the queue continues after them.
+        as_read: what the source said before they were read.
+    """
+
+    begin: int
+    messages: list[StoredMessage]
+    following: int
+    as_read: object
+    taken: int = 0
+
+
 @dataclass(eq=False)
 class GroupMember:
-    """One consumer of a group."""
+    """One consumer of a group.
+
+    Attributes:
+        queues: its queues, in order.
+        fresh: those of them that may have messages after their position, next in turn first. Whoever moves a position
+            back adds the queue before.
+        ahead: queue -> what was read ahead of its position.
+    """
 
     wanted: frozenset[int] | None  # queues assigned to it explicitly; None: it shares the queues that are not assigned
     tags: frozenset[str] | None
     expired: int = 0  # number of messages that expired before they were consumed
-    turn: int = -1  # the queue with which its last poll began
+    queues: list[int] = field(default_factory=list)
+    fresh: OrderedDict[int, None] = field(default_factory=OrderedDict)
+    ahead: dict[int, KeptMessages] = field(default_factory=dict)
 
 
 @dataclass
@@ -73,11 +103,12 @@ class ConsumerGroup:
     def leave(self, member: GroupMember) -> None:
         """Remove a consumer; others get its uncommitted messages again."""
         if member in self.members:
+            self._divided = None  # first: an interrupt must not leave its queues to nobody
             self.members.remove(member)
             for queue in [queue for queue, owner in self.owners.items() if owner is member]:
                 del self.owners[queue]
                 self.positions.pop(queue, None)
-            self._divided = None
+            member.queues, member.fresh, member.ahead = [], OrderedDict(), {}
 
     def _let_leave(self) -> None:
         while self.leaving:
@@ -87,10 +118,30 @@ class ConsumerGroup:
         """Return the queues of a consumer in order, divided again if a queue or consumer changed."""
         self._let_leave()
         queues = self.source.queues()
-        if queues != self._divided:
-            self._divide(queues)
-            self._divided = queues
-        return sorted(queue for queue, owner in self.owners.items() if owner is member)
+        if queues is not self._divided:
+            if queues != self._divided:
+                self._divide(queues)
+                self._deal()
+            self._divided = queues  # last: after an interrupt all of it is done again
+        return member.queues
+
+    def fresh_of(self, member: GroupMember) -> OrderedDict[int, None]:
+        """Return a consumer's `fresh`, with the queues that have news since."""
+        self.queues_of(member)
+        news = self.source.news()
+        for queue in list(news):
+            owner = self.owners.get(queue)
+            if owner is not None:
+                owner.fresh.setdefault(queue)
+            # Noted before it is taken out, or an interrupt between the two would lose it; and taken out before the
+            # queue is read, or what comes meanwhile would be lost.
+            news.discard(queue)
+        return member.fresh
+
+    def move(self, queue: int, position: int) -> None:
+        """Continue a queue at another offset than the one after what was handed out."""
+        self.owners[queue].fresh.setdefault(queue)
+        self.positions[queue] = position
 
     def _divide(self, queues: Iterable[int]) -> None:
         free = []
@@ -118,6 +169,13 @@ class ConsumerGroup:
             held[id(poor)].append(queue)
             self._give(queue, poor)
         assert self.owners.keys() >= {*free}  # a queue without an owner would be read by nobody
+
+    def _deal(self) -> None:
+        """Tell each consumer its queues; all of them may have messages, until they were read."""
+        for member in self.members:
+            member.queues = sorted(queue for queue, owner in self.owners.items() if owner is member)
+            member.fresh = OrderedDict.fromkeys(member.queues)
+            member.ahead = {queue: member.ahead[queue] for queue in member.queues if queue in member.ahead}
 
     def _give(self, queue: int, member: GroupMember) -> None:
         assert any(member is one for one in self.members)  # nobody would poll the queue

@@ -15,6 +15,7 @@ from flintmq.errors import StoreError
 from flintmq.format.text import java_decode, java_encode
 from flintmq.message import GetMessageStatus, StoredMessage
 from flintmq.store.append.disk_failure import DiskFailure
+from flintmq.store.consumequeue.live_queue import RunningQueue
 from flintmq.store.consumequeue.live_queues import ConsumeQueues
 from flintmq.store.consumequeue.reader import UnitQueue
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
@@ -30,7 +31,7 @@ WAIT_S = 0.5  # longest single wait, after which a closed store and moved queues
 class QueueRead(NamedTuple):
     """Result of one read of a queue."""
 
-    messages: list[tuple[StoredMessage, int]]
+    messages: list[StoredMessage]
     following: int  # where to continue; it moves on even if no message was wanted
     expired: int = 0
 
@@ -59,8 +60,20 @@ class TopicSource(Protocol):
     def at_time(self, queue_id: int, ms: int) -> int:
         """Return the queue offset of the first message stored at this time or later."""
 
+    def as_read(self, queue_id: int) -> object:
+        """Return what is equal later only if messages that were read after this call still stand.
+
+        It differs once retention deleted anything, units of the queue were written again, or the disk failed.
+        """
+
     def arrivals(self) -> int:
         """Return a number that changes when there may be new messages."""
+
+    def news(self) -> set[int]:
+        """Return the set to which a queue is added once it has news, before `arrivals` changes.
+
+        It is always the same one. Take a queue out before it is read.
+        """
 
     def wait(self, seen: int, seconds: float) -> None:
         """Wait until `arrivals` differs from `seen`, or for `seconds`; may return early."""
@@ -92,6 +105,7 @@ class StoreSource:
         self._at_time, self.failure = at_time, failure
         self._raw = java_encode(topic)
         self._known: tuple[tuple[int, int], frozenset[int]] = (-1, -1), frozenset()
+        self._news: set[int] | None = None
 
     @property
     def _all(self) -> ConsumeQueues:
@@ -113,6 +127,10 @@ class StoreSource:
         return (0, 0) if queue is None else queue.bounds(self.reader.files.min_offset)
 
     def read(self, queue_id: int, offset: int, most: int, tags: str | None) -> QueueRead:
+        queue = self._all.find(self._raw, queue_id)
+        if isinstance(queue, RunningQueue) and queue.min_offset <= offset == queue.max_offset:
+            return QueueRead([], offset)
+        self.reader.know(self.topic, queue_id)
         got = self.reader.get(self.topic, queue_id, offset, _most(self.topic, most), tags, 0)
         if got.status is GetMessageStatus.OFFSET_TOO_SMALL:
             return _expired(self, queue_id, offset, got.min_offset)
@@ -125,7 +143,7 @@ class StoreSource:
             following = self._written(queue_id, offset, following)
             messages = [message for message in messages if message.queue_offset < following]
         gone = self._gone(queue_id, offset, messages[0].queue_offset if messages else following)
-        return QueueRead(_with_ends(messages, following), following, gone)
+        return QueueRead(messages, following, gone)
 
     def _written(self, queue_id: int, offset: int, following: int) -> int:
         """Return the end of the written units from an offset on.
@@ -155,8 +173,19 @@ class StoreSource:
     def at_time(self, queue_id: int, ms: int) -> int:
         return self._at_time(self.topic, queue_id, ms)
 
+    def as_read(self, queue_id: int) -> object:
+        queue, begin = self._all.find(self._raw, queue_id), self.reader.files.min_offset
+        if not isinstance(queue, RunningQueue) or self.failure:
+            return object()  # read again each time: a batch unit says not when it is replaced
+        return queue, queue.forgotten, queue.min_offset, begin
+
     def arrivals(self) -> int:
         return self._all.arrivals
+
+    def news(self) -> set[int]:
+        if self._news is None:
+            self._news = self._all.watch(self._raw)
+        return self._news
 
     def wait(self, seen: int, seconds: float) -> None:
         with self._all.changed:
@@ -190,11 +219,6 @@ class StoreSource:
 def _most(topic: str, most: int) -> int:
     """Return 1 for a light queue, whose records hold offsets of other queues, else `most`."""
     return 1 if topic.startswith(LMQ_PREFIX) else most
-
-
-def _with_ends(messages: list[StoredMessage], following: int) -> list[tuple[StoredMessage, int]]:
-    """Pair the messages of one queue with the offset of the next one."""
-    return list(zip(messages, [*(message.queue_offset for message in messages[1:]), following], strict=False))
 
 
 def _tell_expired(source: TopicSource, queue_id: int, offset: int, low: int) -> None:

@@ -33,6 +33,9 @@ class ConfigFile:
         self._tables = tuple(tables)
         self.changed = self._is_encoded = False
         self.lock = Lock()  # hold it to read or change `value`
+        # Tables of which single members change: with thousands of groups, a commit encodes its own and no others.
+        self._texts: dict[str | int, dict[str | int, str]] = {}
+        self._new: dict[tuple[str, str | int], None] = {}  # members whose text is to be encoded, in order
 
     def table(self, name: str) -> JsonObject:
         """Return one table of the file, created if it is missing. The lock is held."""
@@ -42,9 +45,17 @@ class ConfigFile:
             found = self.value[name] = {}
         return found
 
-    def mark_changed(self) -> None:
-        """Note that `value` was changed, so that `encode` returns it. The lock is held."""
+    def mark_changed(self, table: str = "", member: str = "") -> None:
+        """Note that `value` is changed, so that `encode` returns it. The lock is held.
+
+        With a table, only this member of it is changed or added, after this call: an interrupt between the two must not
+        leave a member with the text that it had. Without, anything may be changed.
+        """
         self._is_encoded, self.changed = False, True
+        if table:
+            self._new[table, member] = None
+        else:
+            self._forget_texts()
 
     def mark_written(self) -> None:
         """Note that the file holds what `encode` returned last; a later change is to be written yet."""
@@ -65,7 +76,23 @@ class ConfigFile:
             for name in self._tables:
                 self.table(name)
             known: dict[str | int, Any] = dict(sorted(self.value.items(), key=lambda pair: str(pair[0])))
-            return config_json.write(known, self.peer)
+            return config_json.write(known, self.peer, known=self._encoded_members())
+
+    def _encoded_members(self) -> dict[str | int, dict[str | int, str]]:
+        """Return the text of each member of some tables, for `config_json.write`. The lock is held."""
+        for name in dict.fromkeys(table for table, _ in self._new):
+            if name not in self._texts:
+                items = self.table(name).items()
+                self._texts[name] = {key: config_json.write_member(key, value, self.peer) for key, value in items}
+        for name, key in self._new:
+            if key in (members := self.table(name)):
+                self._texts[name][key] = config_json.write_member(key, members[key], self.peer)
+        self._new.clear()
+        return self._texts
+
+    def _forget_texts(self) -> None:
+        self._texts.clear()
+        self._new.clear()
 
     def sibling(self, name: str) -> ConfigFile:
         """Return another file of the same config/, without tables of its own."""
@@ -88,6 +115,7 @@ class ConfigFile:
         self.write(data)
         with self.lock:
             self.value, self.changed = merged, False
+            self._forget_texts()
         return True
 
     def write(self, data: bytes) -> None:

@@ -14,11 +14,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain
 
-from flintmq.format.consume_queue import POINTER, UNIT_SIZE
+from flintmq.format.consume_queue import UNIT_SIZE, record_offset_at
 from flintmq.format.text import java_encode
 from flintmq.kernels.read import fetch
 from flintmq.message import StoredMessage
 from flintmq.store.commitlog.files import LogFile
+from flintmq.store.commitlog.records import RecordReader
 from flintmq.store.commitlog.report import Report
 from flintmq.store.dispatch.queue_positions import places
 from flintmq.store.layout.queue_name import QueueName
@@ -28,6 +29,7 @@ from flintmq.tabular import Tabular
 CHUNK = 256  # messages checked and made at a time: they fit the processor's cache
 DENSE = 4  # with pread: one read for a whole chunk if the log between its records is at most this many times as large
 SPARE = 64 * 1024
+LOOSE = 32
 
 
 class LogMaps:
@@ -93,11 +95,15 @@ class QueueBatch(Tabular):
         return chain.from_iterable(self._chunks())  # no Python code runs between two messages of a chunk
 
     def _chunks(self) -> Iterator[list[StoredMessage]]:
+        with RecordReader(self._lookup.snapshot.log) as records:
+            yield from self._chunks_by(records)
+
+    def _chunks_by(self, records: RecordReader) -> Iterator[list[StoredMessage]]:
         topic, positions, count = java_encode(self.topic), array("q", bytes(8 * CHUNK)), len(self)
         at = 0
         while at < count:
             stop = min(at + CHUNK, count)
-            data, base, end = self._window(at, stop)
+            data, base, end = self._window(at, stop, records)
             good, _ = fetch.check(
                 self._units,
                 at,
@@ -124,34 +130,23 @@ class QueueBatch(Tabular):
                 yield [found[1]]
                 at = found[0] + 1 - self.offset
 
-    def _window(self, at: int, stop: int) -> tuple[bytes | memoryview, int, int]:
+    def _window(self, at: int, stop: int, records: RecordReader) -> tuple[bytes | memoryview, int, int]:
         """Return bytes of one log file with the record of unit `at` and perhaps the next ones.
 
         The result is (bytes, log offset of the first byte, position in them of the end of the file).
         """
-        low, size = self._unit(at)
+        low = record_offset_at(self._units, at)
         file = self._lookup.snapshot.log.find(low)
         if file is None:
             return b"", 0, 0
         if self._maps is not None:
             return self._maps.of(self._lookup, file), file.start, file.size
-        high = low + size
-        wanted = size
-        for number in range(at + 1, stop):
-            start, size = self._unit(number)
-            wanted += size
-            if start < high or start + size > file.start + file.size or start + size - low > DENSE * wanted + SPARE:
-                break
-            high = start + size
-        effects = self._lookup.snapshot.effects
-        with suppress(FileNotFoundError), effects.reading(file.path) as fd:
-            return effects.pread(fd, high - low, low - file.start), low, file.start + file.size - low
+        file_end = file.start + file.size
+        high = fetch.span(self._units, at, stop - at, file_end, DENSE, SPARE)
+        with suppress(FileNotFoundError):
+            descriptor = records.descriptor(file)
+            return self._lookup.snapshot.effects.pread(descriptor, high - low, low - file.start), low, file_end - low
         return b"", 0, 0
-
-    def _unit(self, number: int) -> tuple[int, int]:
-        """Return log offset and size of a unit's record."""
-        offset, size = POINTER.unpack_from(self._units, UNIT_SIZE * number)
-        return offset, size
 
 
 class LooseBatch(QueueBatch):
@@ -181,9 +176,18 @@ class LooseBatch(QueueBatch):
 
 
 def read_batch(
-    lookup: QueueLookup, name: QueueName, offset: int, count: int, maps: LogMaps | None, report: Report | None = None
+    lookup: QueueLookup,
+    name: QueueName,
+    offset: int,
+    count: int,
+    maps: LogMaps | None,
+    report: Report | None = None,
+    most_bytes: int | None = None,
 ) -> QueueBatch:
-    """Read up to `count` messages of a queue from an offset on; see StoreView.read."""
+    """Read up to `count` messages of a queue from an offset on; see StoreView.read.
+
+    `most_bytes`: bound of what is read at once, its first message excepted; without units, LOOSE messages.
+    """
     bounds = lookup.bounds(name)
     offset, most = max(offset, bounds.min), offset + count
     stop = min(offset + count, bounds.max)
@@ -197,6 +201,8 @@ def read_batch(
     if found < stop - offset:  # of two blocks, or not written when the block was read
         units = lookup.plain_units(name, offset, stop - offset)
         found, size = fetch.run(units, 0, len(units) // UNIT_SIZE, log.min_offset, end)
+    while most_bytes is not None and size > most_bytes and found > 1:
+        found, size = fetch.run(units, 0, found // 2, log.min_offset, end)
     if found:
         return QueueBatch(lookup, name, offset, units, found, size, maps, report)
-    return LooseBatch(lookup, name, offset, stop, report)
+    return LooseBatch(lookup, name, offset, stop if most_bytes is None else min(stop, offset + LOOSE), report)

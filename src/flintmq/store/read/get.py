@@ -102,14 +102,18 @@ class LiveReader:
         # Of numpy's numbers or an enum's text, what they stand for is looked up, answered and kept.
         topic, queue_id, offset = str.__str__(topic), index(queue_id), index(offset)
         raw, codes = java_encode(topic), wanted_codes(tags)
-        queue = self.queues.find(raw, queue_id)
-        if self.fast is not None and isinstance(queue, RunningQueue) and not topic.startswith(LMQ_PREFIX):
-            self.fast.know(topic, queue_id, queue)
+        self.know(topic, queue_id)
 
         def take(queue: AnyQueue) -> Answer:
             return self._take(queue, raw, queue_id, offset, max_messages, codes)
 
         return self.answer(raw, queue_id, offset, wait_ms, take)
+
+    def know(self, topic: str, queue_id: int) -> None:
+        """Take gets of this queue the fast way from now on, if it can be."""
+        queue = self.queues.find(java_encode(topic), queue_id)
+        if self.fast is not None and isinstance(queue, RunningQueue) and not topic.startswith(LMQ_PREFIX):
+            self.fast.know(topic, queue_id, queue)
 
     def answer(
         self, topic: bytes, queue_id: int, offset: int, wait_ms: int, take: Callable[[AnyQueue], Answer]

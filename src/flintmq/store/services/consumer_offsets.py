@@ -55,8 +55,10 @@ class ConsumerOffsets:
         key = f"{topic}@{group}"
         with self.file.lock:
             if group.startswith(_LIGHT):
+                self.file.mark_changed(LIGHT_OFFSETS, key)
                 self.file.table(LIGHT_OFFSETS)[key] = offset
             else:
+                self.file.mark_changed(OFFSETS, key)
                 table = self.file.table(OFFSETS)
                 queues = table.get(key)
                 if not isinstance(queues, dict):
@@ -64,11 +66,12 @@ class ConsumerOffsets:
                 queues.pop(str(queue_id), None)
                 queues[queue_id] = offset
                 self._note_topic(group, topic)
-            self.file.mark_changed()
 
     def _note_topic(self, group: str, topic: str) -> None:
         table = self.file.table(_TOPICS_OF)
         topics = table.get(group)
+        if not isinstance(topics, list) or topic not in topics:
+            self.file.mark_changed(_TOPICS_OF, group)
         if not isinstance(topics, list):
             topics = table[group] = []
         if topic not in topics:
