@@ -116,12 +116,10 @@ def spark_stream(subject: Subject) -> Answer:
 
 
 def job(name: str, subject: Subject, *arguments: object, **choices: object) -> Any:
-    """Call one of `flintmq.spark.jobs`."""
-    from importlib import import_module
+    """Call one of the jobs of `flintmq.spark`."""
+    import flintmq.spark
 
-    places = {"export_stream": "export.stream", "rebuild": "rebuild", "verify": "verify"}
-    module = import_module(f"flintmq.spark.jobs.{places.get(name, f'{name}.job')}")
-    return getattr(module, name)(session(), str(subject.path), *arguments, **choices)
+    return getattr(flintmq.spark, name)(session(), str(subject.path), *arguments, **choices)
 
 
 def config(subject: Subject) -> StoreConfig:
