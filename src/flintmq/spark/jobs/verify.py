@@ -110,7 +110,10 @@ def verify(
     access: str = "pread",
     scratch: str | None = None,
 ) -> Verification:
-    """Check everything in a store, with the same verdict as forensics/verify/run.py.
+    """Check everything in a store, with the same defects as forensics/verify/run.py.
+
+    Two notes differ: of clocks that were set back (`time-step`) only those of the last log file with records are
+    given, as a range does not know the one before; and what is noted 20 times and then counted is so in each range.
 
     Args:
         spark: the session. Workers must see the store under the same path as the driver.
