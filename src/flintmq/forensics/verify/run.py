@@ -6,9 +6,9 @@ for each queue, one index file's slots and a piece of the log, so a store of any
 
 A check has one of three places: before the walk (`VerifyRun.run`: names and sizes of files), on the walk (each piece:
 `VerifyPass.take`; the log's end: `VerifyPass.finish`) or after it (`VerifyRun._finish`: small files, compared with the
-log's end; offsets of a store in use move and are left out). The job on Spark shares the first and the last; its walk is
-its own (`spark/jobs/verify.py`): it runs `LogCheck`, and not `VerifyPass`, so what `VerifyPass.take` or `finish` calls is
-called in `check_range` or `SparkRun.look` too, and what `_finish` reads of the walk is set in `SparkRun.look`.
+log's end; offsets of a store in use move and are left out). The job on Spark shares the first and the last. Its walk
+(`spark/jobs/verify.py`) runs `LogCheck` without `VerifyPass`: what `VerifyPass.take` or `finish` calls is called in
+`check_range` or `SparkRun.look` too, and what `_finish` reads of the walk is set in `SparkRun.look`.
 
 Verify never writes, takes no lock, and never stops at damage: it reports it, skips it and continues.
 docs/operations/verify.md describes each finding.
