@@ -28,6 +28,7 @@ from flintmq.kernels.read import (
     gather_views,
     group_units,
     index_check,
+    json_line,
     odd_text,
     record_parts,
     select,
@@ -309,9 +310,26 @@ class Tries:
         zone_keys.fill(hashes, number(self.chance, len(hashes)), self.output.last(64 * self.chance.randrange(1, 9)))
         with suppress(ValueError):
             zone_keys.keyed(data, positions, number(self.chance, count), b"key")
+        with suppress(ValueError):
+            text = bytes(data[-self.chance.randrange(1, 40) :])
+            zone_keys.find(data, number(self.chance, 0), number(self.chance, len(data)), text)
         block = self.region.holding(bytes(64))
         zone_keys.may_have(block, self.chance.choice(EXTREMES))
         zone_keys.block_number(self.chance.choice(EXTREMES), number(self.chance, 7))
+
+    def json_line(self) -> None:
+        data, positions, _ = self._log()
+        at = positions[self.chance.randrange(len(positions))]
+        record = data[at:] if 0 <= at < len(data) and self.chance.random() < 0.5 else data
+        size = int.from_bytes(record[:4], "big")
+        if 91 <= size <= len(record):
+            record = self.region.holding(bytes(record[:size]))
+        plan = bytearray(
+            value for kind in range(gather_kernel.UNIQ_KEY + 2) for value in (1, kind, self.chance.randrange(77))
+        )
+        if self.chance.random() < 0.5:
+            plan[self.chance.randrange(len(plan))] = self.chance.randrange(256)
+        json_line.line(record, b"Ym9keQ==", b"," * self.chance.randrange(13, 20), bytes(plan), lambda *_: "null", None)
 
     def split(self) -> None:
         pieces = (

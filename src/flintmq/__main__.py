@@ -55,11 +55,11 @@ class _NoPandas:
 
 
 def _spare_libraries() -> None:
-    """Keep libraries from starting what no command of ours needs; this process alone is ours to say so.
+    """Keep libraries from starting what no command needs.
 
-    NumPy's OpenBLAS starts a thread for each processor when it is loaded, for algebra that nobody does here. pyarrow's
-    datasets load pandas where it is installed, which takes longer than the whole question of `sql`; pyarrow then works
-    as where pandas is not installed.
+    Only the command says so, whose own process it is. NumPy's OpenBLAS starts a thread for each processor when it is
+    loaded, for algebra that nobody does here. pyarrow's datasets load pandas where it is installed, which takes longer
+    than the whole question of `sql`; pyarrow then works as where pandas is not installed.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if next((word for word in sys.argv[1:] if not word.startswith("-")), "") == "sql":

@@ -128,6 +128,12 @@ LINES = {
         i64be(p, spans[SPAN_BORN] + {store_timestamp})
         i32be(p, spans[SPAN_RECORD] + {queue_id}), i64be(p, spans[SPAN_RECORD] + {queue_offset})
     """,
+    "json_line": """
+        ({born_host} if kind == KIND_BORN_HOST else {store_host})
+        put_hex8(to, used + 1, p, spans[SPAN_BORN] + {store_host})
+        put_hex8(to, used + 17, p, spans[SPAN_RECORD] + {physical_offset})
+        p[spans[SPAN_RECORD] + {version}] == 0xA7
+    """,
     "zone_keys": """
         time = i64be(p, spans[SPAN_BORN] + {store_timestamp})
     """,
@@ -180,6 +186,12 @@ IN_TEXTS = {
     ("gather_fill", "p[at + 5]"),
     ("gather_views", "p[at + 4]"),
     ("gather_views", "p[at + 5]"),
+    ("json_line", "p[at + 4]"),
+    ("json_line", "p[at + 5]"),
+    ("json_line", "to[used + 33]"),
+    ("json_line", "to[used + 1]"),
+    ("json_line", "to[used + 2]"),
+    ("json_line", "to[used + 3]"),
     ("record_parts", "u32be(p, name + 4"),
     ("record_parts", "p[at + 1]"),  # of a character
     ("record_parts", "p[at + 4]"),  # the magic's bytes, which are compared one by one

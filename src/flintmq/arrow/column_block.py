@@ -11,8 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from flintmq.arrow.column_layout import MAP_PARTS, NAMED, NUMBERS, ColumnLayout, Rates, Section
+from flintmq.arrow.column_layout import MAP_PARTS, ColumnLayout, Rates, Section
 from flintmq.kernels.read import gather as kernel
+from flintmq.kernels.read.column_kinds import NAMED, NUMBERS
 
 
 class ColumnBlock:

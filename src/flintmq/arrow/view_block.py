@@ -15,12 +15,13 @@ from typing import Any
 import pyarrow as pa
 
 from flintmq.arrow.column_block import ColumnBlock, patched
-from flintmq.arrow.column_layout import NAMED, NUMBERS, ColumnLayout, Rates, Section
+from flintmq.arrow.column_layout import ColumnLayout, Rates, Section
 from flintmq.arrow.ipc_template import Envelope
 from flintmq.arrow.schema import CODES
 from flintmq.format.record_view import size_at
 from flintmq.kernels.read import gather as kernel
 from flintmq.kernels.read import gather_views
+from flintmq.kernels.read.column_kinds import NAMED, NUMBERS
 
 LONGEST = 0x7FFFFFFF  # bytes of one buffer: offsets in views are 32-bit numbers
 GAP = 1 << 16  # bytes of unwanted records within a buffer: to hold them costs less than another buffer

@@ -8,7 +8,9 @@ from json.encoder import encode_basestring_ascii as quoted  # the C function if 
 from typing import TYPE_CHECKING
 
 from flintmq.cli.text import iso, printable, printable_bytes, shorten_text, size
-from flintmq.format.properties import KEYS, TAGS, UNIQ_KEY
+from flintmq.kernels.read import json_line as kernel
+from flintmq.kernels.read.column_kinds import NAMED, NUMBERS, TEXTS
+from flintmq.kernels.read.gather import PROPERTIES
 from flintmq.message import COLUMNS
 
 if TYPE_CHECKING:
@@ -18,25 +20,31 @@ BODY_CHARS = 100
 """Characters of a body in a line for people."""
 
 
+_HEADS = [f'{"," if number else "{"}"{name}":'.encode() for number, name in enumerate(COLUMNS)]
+_KINDS = TEXTS | NAMED | {"properties": PROPERTIES}
+_PLAN = bytes(
+    number
+    for head, name in zip(_HEADS, COLUMNS, strict=True)
+    for number in (len(head), *NUMBERS.get(name, (_KINDS.get(name, kernel.ASK), 0)))
+)
+_WORDS = b"".join(_HEADS) + b"}"
+
+
 def json_line(message: StoredMessage, body: bytes) -> str:
     """Return a message as a JSON object with exactly the schema's keys, in its order.
 
     `body` is the body to show. The line is ASCII only: the body is base64, times are ms since 1970, a missing text is
-    null. Written out by hand, because this is the inner loop of `scan --json`.
+    null. Written by a kernel, because this is the inner loop of `scan --json`.
     """
-    f, pairs = message.fields, message.properties
-    get = pairs.get
-    # Hosts, ids and the version are made of characters that need no quoting.
-    return (
-        f'{{"topic":{quoted(message.topic)},"queue_id":{f.queue_id},"queue_offset":{f.queue_offset},'
-        f'"body":"{b2a_base64(body, newline=False).decode("ascii")}","tags":{_text(get(TAGS))},'
-        f'"keys":{_text(get(KEYS))},"properties":{properties_json(pairs)},"msg_id":{_text(get(UNIQ_KEY))},'
-        f'"offset_msg_id":"{message.offset_msg_id}","born_timestamp":{f.born_timestamp},'
-        f'"born_host":"{message.born_host}","store_timestamp":{f.store_timestamp},'
-        f'"store_host":"{message.store_host}","physical_offset":{f.physical_offset},"size":{message.size},'
-        f'"magic":"{message.magic}","flag":{f.flag},"sys_flag":{f.sys_flag},"reconsume_times":{f.reconsume_times},'
-        f'"prepared_transaction_offset":{f.prepared_transaction_offset},"body_crc":{message.body_crc}}}'
-    )
+    return kernel.line(message.raw, b2a_base64(body, newline=False), _WORDS, _PLAN, _json, message)
+
+
+def _json(message: StoredMessage, column: int) -> str:
+    """Return the JSON of a value that the kernel does not write."""
+    value = getattr(message, COLUMNS[column])
+    if isinstance(value, dict):
+        return properties_json(value)
+    return quoted(value) if isinstance(value, str) else "null" if value is None else str(value)
 
 
 def json_member(broker: str, store: str) -> str:
@@ -47,10 +55,6 @@ def json_member(broker: str, store: str) -> str:
 def properties_json(properties: Mapping[str, str]) -> str:
     """Return properties as a JSON object in stored order."""
     return "{" + ",".join([quoted(k) + ":" + quoted(v) for k, v in properties.items()]) + "}"
-
-
-def _text(text: str | None) -> str:
-    return "null" if text is None else quoted(text)
 
 
 def line(message: StoredMessage, body: bytes) -> str:

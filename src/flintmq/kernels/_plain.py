@@ -166,6 +166,13 @@ def same_text(p: Any, limit: int, at: int, q: Any, to: int, n: int) -> bool:
     return same_bytes(p, at, q, to, n)
 
 
+def find_bytes(p: Any, at: int, end: int, text: Any, n: int) -> int:
+    _inside(p, at, end - at)
+    _inside(text, 0, n)
+    found = bytes(p[at:end]).find(bytes(text[:n]))
+    return at + found if found >= 0 else -1
+
+
 def find_either(p: Any, at: int, end: int, a: int, b: int) -> int:
     """Return the first position in [at, end) of byte a or byte b, or end."""
     _inside(p, at, max(end - at, 0))

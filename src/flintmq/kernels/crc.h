@@ -210,6 +210,12 @@ static inline int64_t put_host4(uint8_t *to, int64_t at, const uint8_t *p, int64
     return at + digits;
 }
 
+/* Return the first position in [at, end) where n bytes are, or -1. */
+static inline int64_t find_bytes(const uint8_t *p, int64_t at, int64_t end, const uint8_t *bytes, int64_t n) {
+    const uint8_t *found = memmem(p + at, end - at, bytes, n);
+    return found ? found - p : -1;
+}
+
 /* Return the first position in [at, end) of byte a or b, or end. Eight bytes a step: a byte equal to c is 0 in v ^ cc... */
 static inline int64_t find_either(const uint8_t *p, int64_t at, int64_t end, uint8_t a, uint8_t b) {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__

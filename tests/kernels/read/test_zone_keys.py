@@ -121,6 +121,17 @@ def test_every_record_of_a_key_is_kept(key: str) -> None:
             assert at in kept
 
 
+def test_a_text_is_found_where_it_lies_whole() -> None:
+    data = guarded(b"aabab\x00ab" + bytes(300) + b"needle")
+    assert [kernel.find(data, at, 8, b"ab") for at in (0, 1, 2, 4, 6, 7, 8)] == [1, 1, 3, 6, 6, -1, -1]
+    assert kernel.find(data, 0, 7, b"ab") == 1 and kernel.find(data, 4, 7, b"ab") == -1
+    assert kernel.find(data, 0, len(data), b"needle") == 308 and kernel.find(data, 0, len(data) - 1, b"needle") == -1
+    assert kernel.find(b"", 0, 0, b"a") == -1
+    for begin, end, text in ((-1, 5, b"a"), (5, 4, b"a"), (0, 315, b"a"), (0, 5, b"")):
+        with pytest.raises(ValueError, match="must lie within"):
+            kernel.find(data, begin, end, text)
+
+
 def test_wrong_calls_are_refused() -> None:
     data, positions = records({}, {})
     state, hashes = array("q", bytes(8 * kernel.STATE)), array("q", bytes(8 * 99))

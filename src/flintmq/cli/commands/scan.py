@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
@@ -96,8 +96,9 @@ class MessageScan:
         self.walk.use_zones(zones_for(snapshot.log, selection.predicate))
 
     def __iter__(self) -> Iterator[tuple[StoredMessage, bytes]]:
+        from flintmq.kernels.read.fetch import take
         from flintmq.kernels.read.zone_keys import keyed
-        from flintmq.message import stored_message
+        from flintmq.message import StoredMessage
         from flintmq.store.commitlog.predicate import Selector
 
         selector, grep, log = Selector(self.selection.predicate), self.selection.grep, self.walk.log
@@ -107,11 +108,11 @@ class MessageScan:
             count = selector.select(piece)
             if key:
                 count = keyed(piece.data, piece.positions, count, key)
-            places: Iterable[int] = piece.positions[:count]
-            if grep is not None and count and not self.bodies.decompress:
-                places = _with_text(piece, count, grep)
-            for at in places:
-                message = stored_message(piece.data, at)
+            if grep and not self.bodies.decompress:
+                count = _with_text(piece, count, grep)
+            # Of a copy, because messages outlive the piece, whose buffer is used again.
+            data = bytes(piece.data[: piece.end]) if count else b""
+            for message in take(StoredMessage, data, piece.positions, count):
                 if has_key(message):
                     body = body_of(message)
                     if grep is None or grep in body:
@@ -125,20 +126,20 @@ class MessageScan:
             self.report.damage(lost)
 
 
-def _with_text(piece: Piece, count: int, text: bytes) -> Iterator[int]:
-    """Yield the places of records whose body may hold a text, of the first `count`.
+def _with_text(piece: Piece, count: int, text: bytes) -> int:
+    """Move the positions of records whose body may hold a text to the front, of the first `count`; return their number.
 
     All whose body holds it are among them, and some more: it may lie in other fields, or in records between. To search
     the piece's bytes costs less than to make a message of each record.
     """
-    places = piece.positions[:count]
-    first = places[0]
-    data = bytes(piece.data[first : piece.end])
-    at = data.find(text)
-    while at >= 0:
-        number = bisect_right(places, first + at)
-        yield places[number - 1]
-        at = data.find(text, places[number] - first) if number < count else -1
+    from flintmq.kernels.read.zone_keys import find
+
+    places, kept, read = piece.positions, 0, 0
+    while read < count and (at := find(piece.data, places[read], piece.end, text)) >= 0:
+        read = bisect_right(places, at, read, count)
+        places[kept] = places[read - 1]
+        kept += 1
+    return kept
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,9 @@ select           selects the records that match a query
 gather           gathers columns of records into Arrow memory
 gather_fill      fills single columns: numbers, times, hosts, text, properties
 gather_views     fills columns with views of the records and codes of dictionaries
-zone_keys        sums up zones of a log for zone maps; finds the records that have a key
+json_line        writes a record as a line of JSON
+column_kinds     names the kind of each column for gather and json_line
+zone_keys        sums up zones of a log for zone maps; finds the records that have a key, and texts
 odd_text         finds text that is not UTF-8
 fetch            checks and fetches the records of a queue for a get
 """

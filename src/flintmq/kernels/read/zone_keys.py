@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
-"""Sums up zones of a log for zone maps, and finds the records that have a key.
+"""Sums up zones of a log for zone maps, and finds the records that have a key, and texts.
 
 A zone's topics, keys and unique keys are hashed and set as bits in blocks of a Bloom filter: a hash chooses one block
 of 64 bytes and SET bits of its first 480; the last four bytes are the block's CRC-32. So one read of 64 bytes answers
@@ -9,7 +9,7 @@ whether a zone may have a key, and a damaged block is not believed. Bytes: docs/
 import cython
 
 if not cython.compiled:
-    from flintmq.kernels._plain import crc32_of, i64be, put32be, same_bytes, seeded_hash
+    from flintmq.kernels._plain import crc32_of, find_bytes, i64be, put32be, same_bytes, seeded_hash
     from flintmq.kernels.read.record_parts import (
         NAMED_KEYS,
         NAMED_KEYS_END,
@@ -294,3 +294,26 @@ def keyed(
     if lost:
         raise ValueError(f"no whole record at position {positions[read]} of the buffer")
     return kept
+
+
+def find(
+    data: cython.const[cython.uchar][::1],
+    at: cython.longlong,
+    end: cython.longlong,
+    text: cython.const[cython.uchar][::1],
+):
+    """Return the first position in data[at:end] where a text begins that ends there too, or -1.
+
+    Raises:
+        ValueError: at and end are not within data, or the text is empty.
+    """
+    if at < 0 or end < at or end > len(data) or len(text) == 0:
+        raise ValueError("at and end must lie within data, and the text not be empty")
+    if at == end:
+        return -1
+    if cython.compiled:
+        p: cython.pointer(cython.const[cython.uchar]) = cython.address(data[0])
+        wanted: cython.pointer(cython.const[cython.uchar]) = cython.address(text[0])
+    else:
+        p, wanted = data, text
+    return find_bytes(p, at, end, wanted, len(text))
