@@ -147,6 +147,7 @@ def span(
     file_end: cython.longlong,
     dense: cython.longlong,
     spare: cython.longlong,
+    most: cython.longlong,
 ) -> int:
     """Return the log offset up to which one read shall go that begins with a unit's record.
 
@@ -156,7 +157,8 @@ def span(
     Args:
         units, first, count: units of a plain queue, `count` of them from number `first` of the buffer on.
         file_end: log offset of the end of the file.
-        dense, spare: bytes between the records that are read too: `dense` times those of the records, and `spare`.
+        dense, spare: all is at most `dense` times the bytes of the records, and `spare` for each after the first.
+        most: all is at most so many bytes, if it is more than the first record.
 
     Raises:
         ValueError: the buffer has no such units, or none is asked for.
@@ -180,7 +182,7 @@ def span(
             if size <= 0 or at < high or at > file_end - size:
                 break
             wanted += size
-            if at + size - low > dense * wanted + spare:
+            if at + size - low > min(dense * wanted + spare * i, most):
                 break
             high = at + size
             i += 1

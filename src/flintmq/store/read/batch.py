@@ -28,7 +28,8 @@ from flintmq.tabular import Tabular
 
 CHUNK = 256  # messages checked and made at a time: they fit the processor's cache
 DENSE = 4  # with pread: one read for a whole chunk if the log between its records is at most this many times as large
-SPARE = 64 * 1024
+SPARE = 16 * 1024  # more, for each record: to read so many bytes takes as long as another read
+WINDOW = 256 * 1024  # bytes read at once, if there is more than one record among them
 LOOSE = 32
 
 
@@ -100,10 +101,10 @@ class QueueBatch(Tabular):
 
     def _chunks_by(self, records: RecordReader) -> Iterator[list[StoredMessage]]:
         topic, positions, count = java_encode(self.topic), array("q", bytes(8 * CHUNK)), len(self)
-        at = 0
+        at, buffer = 0, bytearray()
         while at < count:
             stop = min(at + CHUNK, count)
-            data, base, end = self._window(at, stop, records)
+            data, base, end, buffer = self._window(at, stop, records, buffer)
             good, _ = fetch.check(
                 self._units,
                 at,
@@ -118,7 +119,11 @@ class QueueBatch(Tabular):
                 positions,
             )
             assert 0 <= good <= stop - at
-            yield fetch.take(StoredMessage, data, positions, good)
+            messages = fetch.take(StoredMessage, data, positions, good)
+            if isinstance(data, memoryview) and self._maps is None:
+                for message in messages:
+                    _ = message.raw  # copied: the next window is read over this one
+            yield messages
             at += good
             if not good:
                 found = self._lookup.next_message(self._name, self.offset + at, self.next_offset)
@@ -130,23 +135,30 @@ class QueueBatch(Tabular):
                 yield [found[1]]
                 at = found[0] + 1 - self.offset
 
-    def _window(self, at: int, stop: int, records: RecordReader) -> tuple[bytes | memoryview, int, int]:
+    def _window(
+        self, at: int, stop: int, records: RecordReader, buffer: bytearray
+    ) -> tuple[bytes | memoryview, int, int, bytearray]:
         """Return bytes of one log file with the record of unit `at` and perhaps the next ones.
 
-        The result is (bytes, log offset of the first byte, position in them of the end of the file).
+        The result is (bytes, log offset of the first byte, position in them of the end of the file, the buffer for the
+        next window). Fresh memory for each would take longer than the reading.
         """
         low = record_offset_at(self._units, at)
         file = self._lookup.snapshot.log.find(low)
         if file is None:
-            return b"", 0, 0
+            return b"", 0, 0, buffer
         if self._maps is not None:
-            return self._maps.of(self._lookup, file), file.start, file.size
-        file_end = file.start + file.size
-        high = fetch.span(self._units, at, stop - at, file_end, DENSE, SPARE)
+            return self._maps.of(self._lookup, file), file.start, file.size, buffer
+        file_end, effects = file.start + file.size, self._lookup.snapshot.effects
+        size = fetch.span(self._units, at, stop - at, file_end, DENSE, SPARE, WINDOW) - low
         with suppress(FileNotFoundError):
             descriptor = records.descriptor(file)
-            return self._lookup.snapshot.effects.pread(descriptor, high - low, low - file.start), low, file_end - low
-        return b"", 0, 0
+            if size > WINDOW:
+                return effects.pread(descriptor, size, low - file.start), low, file_end - low, buffer
+            buffer = buffer if len(buffer) >= size else bytearray(size)
+            read = effects.pread_into(descriptor, memoryview(buffer)[:size], low - file.start)
+            return memoryview(buffer)[:read], low, file_end - low, buffer
+        return b"", 0, 0, buffer
 
 
 class LooseBatch(QueueBatch):
