@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -19,7 +20,7 @@ PACE = "loop 50 ns, fresh memory 2.0 GB/s, stolen 0 ticks"
 def on_path(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.syspath_prepend(str(BENCH))
     yield
-    for name in ("harness", "lines", "pace", "provenance", "report", "run"):
+    for name in [path.stem for path in BENCH.glob("*.py")]:
         sys.modules.pop(name, None)
 
 
@@ -284,6 +285,20 @@ def test_a_ratio_of_medians_knows_its_rounds(bench: Any):
     ratio = (series([9.0, 5.0, 8.0]) - series([1.0, 1.0, 2.0])) / series([4.0, 2.0, 2.0])
     assert ratio.figure == 7 / 2 and ratio.rounds == [2.0, 2.0, 3.0] and ratio.spread == (2.0, 3.0)
     assert (ratio / 2).rounds == [1.0, 1.0, 1.5] and series([100.0, 109.0]).spread is None
+
+
+def test_rows_and_versions_of_a_table_are_counted_from_its_log(bench: Any, tmp_path: Path):
+    table = importlib.import_module("export_lines").Table(tmp_path)
+    table.look()
+    assert (table.rows, table.versions) == (0, 0)
+    (tmp_path / "_delta_log").mkdir()
+    for version, rows in enumerate(([], [3, 4], [5])):
+        lines = [{"commitInfo": {}}, *({"add": {"stats": json.dumps({"numRecords": count})}} for count in rows)]
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (tmp_path / "_delta_log" / f"{version:020d}.json").write_text(text, encoding="utf-8")
+    table.look()
+    table.look()
+    assert (table.rows, table.versions) == (12, 3)
 
 
 def test_a_figure_keeps_the_pace_of_the_machine(checkout: Checkout):
