@@ -39,9 +39,10 @@ with MessageStore(sys.argv[1], unique_keys=False) as store:
 COMMAND = r"""
 import re, sys
 from flintmq.__main__ import main
-code = main()
-print(re.search(r"VmHWM:\s+(\d+)", open("/proc/self/status").read())[1], file=sys.stderr)
-sys.exit(code)
+try:
+    sys.exit(main())
+finally:
+    print(re.search(r"VmHWM:\s+(\d+)", open("/proc/self/status").read())[1], file=sys.stderr)
 """
 
 
