@@ -44,7 +44,7 @@ class LogBytes(RecordReader):
         if file is None:
             return memoryview(b"")
         try:
-            fd = self._open(file)
+            fd = self.descriptor(file)
         except FileNotFoundError:
             return memoryview(b"")
         view = memoryview(self._buffer)[:count]
