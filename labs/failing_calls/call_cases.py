@@ -12,7 +12,13 @@ from labs.failing_calls.refusing import Answer, Call
 READS = ("open", "pread", "read", "stat", "getdents", "lseek", "statfs", "fcntl")
 ERRORS = ("EIO", "ENOSPC", "EDQUOT", "EMFILE", "ENOMEM", "EROFS", "EINTR", "SIGKILL", "short")
 HOW = ("once", "sticky")
-KINDS = (("SYNC_FLUSH", False), ("ASYNC_FLUSH", False), ("SYNC_FLUSH", True))
+Kind = tuple[str, bool, bool]  # flushDiskType, transient pool, sync_in_caller
+KINDS: tuple[Kind, ...] = (
+    ("SYNC_FLUSH", False, False),
+    ("ASYNC_FLUSH", False, False),
+    ("SYNC_FLUSH", True, False),
+    ("SYNC_FLUSH", False, True),
+)
 Counts = dict[str, dict[str, int]]  # "kind end" -> "thread call" -> how many
 Class = tuple[str, str, str, str, str]
 ENDS = {"closes": True, "ends there": False}
@@ -23,7 +29,7 @@ class Case:
     """One fault: call number n of a class of calls, of one thread; what it answers; once or from then on.
 
     Attributes:
-        kind: flushDiskType and pool, a number of KINDS.
+        kind: of the store, a number of KINDS.
         goes_on: whether the life goes on after the fault and closes; else the first answer that is not OK ends it.
     """
 

@@ -49,6 +49,7 @@ from labs.failing_calls.call_cases import (
     Case,
     Class,
     End,
+    Kind,
     bits,
     cases,
     classes,
@@ -87,13 +88,13 @@ def is_the_stores(call: Call, ledger: Path) -> bool:
     return call.path.startswith("/") and not call.path.startswith((*_NOT_THE_STORES, str(ledger)))
 
 
-def life(root: Path, ledger: PutLedger, kind: tuple[str, bool], number: int, goes_on: bool, tell: int) -> None:
+def life(root: Path, ledger: PutLedger, kind: Kind, number: int, goes_on: bool, tell: int) -> None:
     """Open, put, read, close; where it is and what is raised goes to a descriptor that is open."""
-    disk, pool = kind
+    disk, pool, in_caller = kind
     where, raised = "open", ""
     keys = KEYS | {"flushDiskType": disk, "transientStorePoolEnable": pool, "flushIntervalCommitLog": 20}
     try:
-        store = MessageStore(root, config=keys, unique_keys=False)
+        store = MessageStore(root, config=keys, unique_keys=False, sync_in_caller=in_caller)
         where = "put"
         for n in range(PUTS):
             answer = puts(store, ledger, Life(number, number + n, disk, pool=pool), 0, iter((n,)))
@@ -119,9 +120,9 @@ def life(root: Path, ledger: PutLedger, kind: tuple[str, bool], number: int, goe
             os._exit(0)  # whatever happens: the caller's code is not this process's to run
 
 
-def base(folder: Path, kind: tuple[str, bool]) -> Path:
+def base(folder: Path, kind: Kind) -> Path:
     """A store that was killed after some puts, and its ledger, to be copied for every case."""
-    place = folder / f"base-{kind[0]}-{kind[1]}"
+    place = folder / f"base-{KINDS.index(kind)}"
     if not place.exists():
         place.mkdir(parents=True)
         child = os.fork()
@@ -138,7 +139,7 @@ def base(folder: Path, kind: tuple[str, bool]) -> Path:
     return place
 
 
-def strike(folder: Path, kind: tuple[str, bool], goes_on: bool, case: Case | None) -> End:
+def strike(folder: Path, kind: Kind, goes_on: bool, case: Case | None) -> End:
     """One life with this fault, on a copy of the base; None: without any, all its calls counted.
 
     Raises:

@@ -3,11 +3,13 @@
     python -m labs.sim.crash --states 20000 [--jobs 2] [--state-file FILE] [--report
         docs/internals/reliability.md]
     python -m labs.sim.crash --seed 81723 --model ext4 --cut 214 --state 9
+    python -m labs.sim.crash --sync-in-caller --states 20000
     python -m labs.sim.crash --pairs --states 20000
 
 The first form explores cases of all models, each cut at every call, and resumes where it was stopped. The second makes
 one state again, as a failure printed it; without `--cut` it explores the whole case, with `--faults` it fails its
-calls. `--pairs` explores cases of a master and its follower instead.
+calls. `--sync-in-caller` explores the same cases with puts that sync themselves (their seeds are larger), `--pairs`
+cases of a master and its follower.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from tests.sim.pair_run import PairCase
 from tests.sim.run import Case
 
 STATE = Path("artifacts/crash-sim.json")
+IN_CALLER_STATE = Path("artifacts/crash-sim-in-caller.json")
 PAIRS_STATE = Path("artifacts/crash-sim-pairs.json")
 
 
@@ -37,6 +40,7 @@ def parsed() -> argparse.Namespace:
     what.add_argument("--states", type=int, help="explore cases until N states were compared")
     what.add_argument("--seed", type=int, help="one case")
     parser.add_argument("--pairs", action="store_true", help="cases of a master and its follower")
+    parser.add_argument("--sync-in-caller", action="store_true", help="puts sync themselves (with --states)")
     parser.add_argument("--jobs", type=int, default=1, help="processes (with --states)")
     parser.add_argument("--state-file", type=Path, help="keeps the progress of --states")
     parser.add_argument("--report", type=Path, help="the page with the marks of the sums (with --states)")
@@ -56,7 +60,10 @@ def main() -> int:
     if words.pairs:
         return _pairs(words)
     if words.states is not None:
-        sums = long_run.go_on(words.states, max(words.jobs, 1), words.state_file or STATE)
+        path, explored = STATE, long_run.explored
+        if words.sync_in_caller:
+            path, explored = IN_CALLER_STATE, long_run.explored_in_caller
+        sums = long_run.go_on(words.states, max(words.jobs, 1), words.state_file or path, explored)
         print(*figures.shown(long_run.NAME, long_run.series(sums)), *sums["failed"][:5], sep="\n")
         if words.report is not None:
             figures.record(words.report, long_run.NAME, long_run.series(sums))

@@ -21,7 +21,7 @@ from tests.sim import disk
 from tests.sim.disk import MODELS
 from tests.sim.explorer import Explorer
 from tests.sim.faults import sweep
-from tests.sim.run import CONSUMING, PAIRS, SHORT, Case
+from tests.sim.run import CONSUMING, IN_CALLER, PAIRS, SHORT, Case
 
 NAME = "crash-sim"
 SWEEP_EACH = 200  # one case in this many has its calls failed instead of its machine stopped
@@ -60,9 +60,13 @@ Job = Callable[[int], dict[str, Any]]
 
 
 @silenced()
-def explored(number: int) -> dict[str, Any]:
-    """Explore one case of the long run; return its contribution to the state."""
+def explored(number: int, more: int = 0) -> dict[str, Any]:
+    """Explore one case of the long run; return its contribution to the state.
+
+    `more`: added to its seed.
+    """
     seed, model = case_of(number)
+    seed += more
     case = Case.of(seed, model)
     if number % SWEEP_EACH == SWEEP_EACH - 1:
         swept = sweep(case)
@@ -72,9 +76,14 @@ def explored(number: int) -> dict[str, Any]:
         explorer = Explorer(case, 8).go()
         failed = [json.dumps(asdict(failure)) + "\n" + failure.replay for failure in explorer.failures[:3]]
         found = {"counts": dict(explorer.counts), "torn": explorer.torn, "again": explorer.again}
-        found["consuming"] = int(seed >= CONSUMING)
+        found["consuming"] = int(case.is_consuming)
     gc.collect(1)  # the stores of the case, which outlived the explorer's collections
     return {"model": model, "counts": {}, **dict.fromkeys(PLAIN, 0), "failed": failed} | found
+
+
+def explored_in_caller(number: int) -> dict[str, Any]:
+    """Explore the case of this number as `explored` does, with puts that sync themselves."""
+    return explored(number, IN_CALLER)
 
 
 def _ready() -> None:

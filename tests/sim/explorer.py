@@ -13,7 +13,7 @@ from flintmq.store.message_store import MessageStore
 from flintmq.testing.contract import Book, check_contract, config_of
 from tests.sim.cut_explorer import CutExplorer, Judged
 from tests.sim.disk import Image, SimDisk
-from tests.sim.run import SHORT, STORE, Case, SimRun
+from tests.sim.run import IN_CALLER, SHORT, STORE, Case, SimRun
 
 ERRORS = (5, 28, 24, 30)  # EIO, ENOSPC, EMFILE, EROFS: faults during recovery
 
@@ -45,7 +45,7 @@ class Explorer(CutExplorer[Case, SimRun, Book]):
 
     def _is_dull(self) -> bool:
         # Drawn cases begin alike, as short cases do, which are explored from the first call on.
-        return self.run.at < self.case.known or (self.case.seed >= SHORT and not self.run.book.sent)
+        return self.run.at < self.case.known or (self.case.seed % IN_CALLER >= SHORT and not self.run.book.sent)
 
     def _is_new(self, image: Image, promised: Book, depth: int) -> bool:
         left = hash((tuple(image.files.items()), image.power))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flintmq.errors import FlintError
@@ -56,6 +56,7 @@ WAYS = (("SYNC_FLUSH", False), ("ASYNC_FLUSH", False), ("SYNC_FLUSH", True), ("A
 PAIRS = len(BEFORE) * len(STEPS) ** 2 * len(WAYS)
 SHORT = PAIRS + len(BEFORE) * len(STEPS) ** 3 * len(WAYS)
 CONSUMING = 1 << 30  # seeds from here on: drawn cases in which a group of consumers polls and commits, too
+IN_CALLER = 1 << 40  # added to a seed: the same case, and a put that waits syncs itself (sync_in_caller)
 
 
 @dataclass
@@ -68,6 +69,7 @@ class Case:
         keys: of the store.
         ops: the operations.
         known: number of first operations that another case explores.
+        in_caller: a put that waits syncs itself.
     """
 
     seed: int
@@ -75,10 +77,13 @@ class Case:
     keys: dict[str, Any]
     ops: list[Op]
     known: int = 0
+    in_caller: bool = False
 
     @staticmethod
     def of(seed: int, model: str) -> Case:
         """Return the case of a number."""
+        if seed >= IN_CALLER:
+            return replace(Case.of(seed - IN_CALLER, model), seed=seed, in_caller=True)
         if seed < SHORT:
             count = 2 if seed < PAIRS else 3
             rest, (disk, pool) = _pick(seed if count == 2 else seed - PAIRS, WAYS)
@@ -95,6 +100,11 @@ class Case:
         keys["enabledAppendPropCRC"] = chance.random() < 0.3
         keys["fileReservedTime"] = chance.choice((0, 72))
         return Case(seed, model, keys, list(_consuming(chance) if seed >= CONSUMING else _drawn(chance)))
+
+    @property
+    def is_consuming(self) -> bool:
+        """Whether a group of consumers polls and commits, too."""
+        return self.seed % IN_CALLER >= CONSUMING
 
 
 def _pick(number: int, of: Any) -> tuple[int, Any]:
@@ -170,7 +180,7 @@ class SimRun:
 
     def __post_init__(self) -> None:
         """Start the ledger of a case with consumers."""
-        if self.case.seed >= CONSUMING:
+        if self.case.is_consuming:
             self.book.consumed = Consumed()
 
     def go(self, ops: Iterable[Op] | None = None) -> None:
@@ -243,6 +253,7 @@ class SimRun:
                     effects=self.disk,
                     services=False,
                     unique_keys=False,  # a seed gives the same bytes each time
+                    sync_in_caller=self.case.in_caller,
                 )
             except (OSError, FlintError) as error:
                 if not self.disk.refused:
@@ -349,4 +360,4 @@ def steps(store: MessageStore) -> dict[str, Callable[[], object]]:
     return found
 
 
-__all__ = ["BEFORE", "GEOMETRY", "PAIRS", "SHORT", "STORE", "Case", "Op", "PowerCut", "SimRun", "steps"]
+__all__ = ["BEFORE", "GEOMETRY", "IN_CALLER", "PAIRS", "SHORT", "STORE", "Case", "Op", "PowerCut", "SimRun", "steps"]

@@ -140,6 +140,7 @@ class Opening:
     external: bool  # another process makes queues and index
     accept_lost_log: bool
     unique_keys: bool
+    sync_in_caller: bool
     listen: ListenOptions | None  # how followers may have the log; None: they may not
     cut_at: int | None
 
@@ -330,6 +331,7 @@ class StoreParts:
             self.failure,
             self.effects,
             commits=self.commits,
+            in_caller=self.opening.sync_in_caller,
             ours=self._ownership.is_ours,
             after_flush=self.dispatch if self._is_sync else None,
         )

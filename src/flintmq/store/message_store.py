@@ -73,6 +73,9 @@ class MessageStore(Putter):
             `close` needs them. For simulations, in which all steps have one order.
         unique_keys: give each message without one a unique key (property UNIQ_KEY), as RocketMQ's client does: its
             `PutResult.msg_id`, by which `query` finds it. False stores each message unchanged, for copies.
+        sync_in_caller: under SYNC_FLUSH a put that waits syncs the log in its own thread if no other thread does, for
+            itself and all who wait: faster where puts come one at a time. A sync that hangs then holds this one put
+            beyond syncFlushTimeout; those who wait with it still end by that. False: the flusher's thread syncs.
         ha_listen: host and port (10912 in RocketMQ; 0: any free one) at which followers may have the log: RocketMQ's
             slaves, and other FlintMQ. The port has no authentication: whoever reaches it reads everything, and may
             answer puts that wait for replicas. None: the store does not listen.
@@ -122,6 +125,7 @@ class MessageStore(Putter):
         effects: Effects = REAL,
         services: bool = True,
         unique_keys: bool = True,
+        sync_in_caller: bool = False,
         ha_listen: tuple[str, int] | None = None,
         ha_allow: Iterable[str] = (),
         ha_new_slave: str = "last",
@@ -162,6 +166,7 @@ class MessageStore(Putter):
                 external=self._external,
                 accept_lost_log=accept_lost_log,
                 unique_keys=unique_keys,
+                sync_in_caller=sync_in_caller,
                 listen=listen,
                 cut_at=cut_at,
             )

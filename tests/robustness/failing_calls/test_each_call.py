@@ -36,6 +36,10 @@ SAMPLE = [
     Case("flintmq-close", "rename", 1, "SIGKILL", "once"), Case("main", "open", 280, "SIGKILL", "once"),
     Case("flintmq-dispatc", "pwrite", 4, "SIGKILL", "once"),
     Case("flintmq-flush", "fdatasync", 6, "SIGKILL", "once", goes_on=False),
+    Case("main", "fdatasync", 4, "EIO", "once", kind=3), Case("main", "fdatasync", 7, "ENOSPC", "sticky", kind=3),
+    Case("main", "fdatasync", 5, "EIO", "once", kind=3, goes_on=False),
+    Case("main", "fdatasync", 6, "SIGKILL", "once", kind=3, goes_on=False),
+    Case("flintmq-flush", "fdatasync", 1, "EDQUOT", "once", kind=3),
 ]  # fmt: skip
 
 

@@ -37,6 +37,39 @@ store.close()
 print(json.dumps([rows, os.path.exists(os.path.join(root, "abort"))]))
 """
 
+ALL_AT_ONCE = r"""
+import json, os, sys, threading, time
+from flintmq import Message, MessageStore
+root, config = sys.argv[1], json.loads(sys.argv[2])
+store = MessageStore(root, config=config, unique_keys=False, sync_in_caller=True)
+rows = []
+
+def put(n):
+    began = time.monotonic()
+    status = store.put(Message("T", b"x", keys=str(n))).status.name
+    return [status, time.monotonic() - began]
+
+assert [put(n)[0] for n in range(3)] == ["PUT_OK"] * 3  # the first sync is the thread's: it asks which files there are
+
+def others():
+    time.sleep(0.5)  # the put below is amid the third sync of its thread
+    threads = [threading.Thread(target=lambda n=n: rows.append(put(n))) for n in range(4, 7)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+beside = threading.Thread(target=others)
+beside.start()
+rows.append(put(3))
+beside.join()
+for n in range(7, 27):  # the third sync of the flusher's thread is slow, too
+    after = put(n)
+    if after[0] == "PUT_OK": break
+store.close()
+print(json.dumps([rows, after, os.path.exists(os.path.join(root, "abort"))]))
+"""
+
 
 def test_t15_a_slow_sync_costs_those_who_wait_for_it_and_nobody_else(tmp_path: Path):
     assert STRACE is not None
@@ -59,3 +92,22 @@ def test_t15_a_slow_sync_costs_those_who_wait_for_it_and_nobody_else(tmp_path: P
     there = [r.body.decode() for r in records(root)]
     assert {late[0], "beside", after[-1][0]} <= set(there)
     check_derived(root)
+
+
+def test_t15_a_slow_sync_holds_the_put_that_makes_it_and_nobody_else(tmp_path: Path):
+    """sync_in_caller: its own sync ends well, however late; it is on disk then."""
+    assert STRACE is not None
+    root, log = tmp_path / "store", tmp_path / "strace.log"
+    rule = "inject=fdatasync:delay_enter=3000000:when=3"
+    words = [STRACE, "-f", "-o", str(log), "-P", str(root / FIRST_FILE), "-e", "trace=fdatasync", "-e", rule]
+    config = json.dumps(CONFIG | {"flushDiskType": "SYNC_FLUSH", "syncFlushTimeout": 500})
+    done = subprocess.run([*words, sys.executable, "-c", ALL_AT_ONCE, str(root), config], capture_output=True,
+                          text=True, timeout=60)  # fmt: skip
+    assert done.returncode == 0, done.stderr[-1000:]
+    assert "DELAYED" in log.read_text()
+    rows, after, abort = json.loads(done.stdout)
+    held = [row for row in rows if row[1] > 2]
+    assert [row[0] for row in held] == ["PUT_OK"] and len(rows) == 4, "the one that made the sync"
+    assert {row[0] for row in rows if row not in held} <= {"FLUSH_DISK_TIMEOUT", "PUT_OK"}
+    assert all(row[1] < 2 for row in rows if row not in held), "they end by the timeout"
+    assert after[0] == "PUT_OK" and not abort

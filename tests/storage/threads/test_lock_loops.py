@@ -18,7 +18,7 @@ from tests.storage.threads.test_mutex import Alarm, is_free, raise_alarm
 from tests.support.threads import alarms
 
 ENGINE = Path(flintmq.__file__).parent
-LOCK_FILES = ("locked(", "exclusive(")  # functions whose result is a lock; all others make what they return
+LOCK_FILES = ("locked(", "exclusive(", "AtOnce(")  # functions whose result is a lock; all others make what they return
 NO_LOCKS = ("cython.nogil",)
 INLINED = ("any", "all", "tuple", "list", "set")  # Python 3.14 and 3.15 put loops over generators for these in place
 OWN_CODE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import flintmq
-from flintmq.storage.threads.mutex import Condition, Lock, ReentrantLock
+from flintmq.storage.threads.mutex import AtOnce, Condition, Lock, ReentrantLock, Taken
 from tests.support.threads import alarms, at_once, beside
 
 ENGINE = Path(flintmq.__file__).parent
@@ -46,6 +46,36 @@ def test_a_handler_that_raises_leaves_the_lock_free(make):
                     with lock:
                         pass
             assert is_free(lock), turn
+
+
+def test_a_lock_taken_at_once_is_free_after_an_interrupt_at_any_place():
+    lock = ReentrantLock()
+    with alarms(raise_alarm):
+        for turn in range(1000):
+            with pytest.raises(Alarm):
+                signal.setitimer(signal.ITIMER_REAL, 0.0001 + turn % 50 * 0.000002)
+                while True:
+                    with AtOnce(lock):
+                        pass
+            assert is_free(lock), turn
+
+
+def test_a_lock_that_another_thread_has_is_not_waited_for():
+    lock, told = ReentrantLock(), []
+
+    def work() -> None:
+        try:
+            with AtOnce(lock):
+                told.append("got")
+        except Taken:
+            told.append("taken")
+
+    with AtOnce(lock):
+        at_once(work)
+    at_once(work)
+    with pytest.raises(KeyError), AtOnce(lock):
+        raise KeyError
+    assert told == ["taken", "got"] and is_free(lock)
 
 
 def test_threads_exclude_each_other():

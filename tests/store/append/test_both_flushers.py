@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import signal
 import socket
 import threading
 import time
@@ -27,6 +28,8 @@ from tests.support.threads import alarms, at_once, within
 
 FILE_SIZE = 1 << 16
 SOON_S = 20.0  # from here on it hangs; the machine may be slow
+by_the_thread = pytest.mark.parametrize("flushing", ["python", "native"], indirect=True)
+by_the_caller = pytest.mark.parametrize("flushing", ["python-caller", "native-caller"], indirect=True)
 
 
 class Woken(AfterPut):
@@ -44,12 +47,19 @@ class Flushing:
 
     Attributes:
         kind: "python" or "native".
+        caller: whoever waits syncs itself if nobody does (sync_in_caller).
     """
 
     def __init__(
-        self, root: Path, kind: str, ours: Callable[[], bool] = lambda: True, lock: Any = None, **keys: Any
+        self,
+        root: Path,
+        kind: str,
+        caller: bool = False,
+        ours: Callable[[], bool] = lambda: True,
+        lock: Any = None,
+        **keys: Any,
     ) -> None:
-        self.kind, self.effects = kind, Faulty() if kind == "python" else Effects()
+        self.kind, self.caller, self.effects = kind, caller, Faulty() if kind == "python" else Effects()
         config = StoreConfig.from_keys(
             {"mappedFileSizeCommitLog": FILE_SIZE, "flushDiskType": "SYNC_FLUSH", "flushIntervalCommitLog": 20} | keys
         )
@@ -58,9 +68,13 @@ class Flushing:
         self.failure = DiskFailure()
         self.after_flush = Woken()
         python = PythonFlush(
-            self.files, self.log, config, self.failure, self.effects, ours=ours, after_flush=self.after_flush
-        )
+            self.files, self.log, config, self.failure, self.effects, ours=ours, after_flush=self.after_flush,
+            in_caller=caller,
+        )  # fmt: skip
         self.flush = native_if_possible(python, lock)
+        self._requests: list[Any] = []
+        add = python.waiters.add
+        python.waiters.add = lambda end: self._requests.append(add(end)) or self._requests[-1]  # type: ignore[method-assign, func-returns-value]
         self._inner, self._outer = socket.socketpair()
         self._outer.settimeout(SOON_S)
         self._gate = threading.Semaphore(0)
@@ -84,7 +98,9 @@ class Flushing:
 
     @property
     def waiting(self) -> int:
-        return self.flush.flusher.waiting if self.flush.flusher is not None else len(self.flush.waiters)
+        if self.flush.flusher is not None:
+            return self.flush.flusher.waiting
+        return sum(not request.latch.is_open for request in self._requests)  # also those that waited too long
 
     def hold(self) -> None:
         """From now on each sync waits for `let`."""
@@ -94,9 +110,9 @@ class Flushing:
             self.effects.before = lambda name, path: self._hold() if name == "sync" else None
 
     def _hold(self) -> None:
-        if threading.current_thread().name == "flintmq-flush":
+        if self.flush._step._is_owned():  # not that of a new file
             self._began += 1
-            assert self._gate.acquire(timeout=60)
+            assert self._gate.acquire(timeout=30)
 
     def let(self, count: int = 1) -> None:
         """Let this many syncs through."""
@@ -141,14 +157,15 @@ class Flushing:
         self._outer.close()
 
 
-@pytest.fixture(params=["python", "native"])
+@pytest.fixture(params=["python", "native", "python-caller", "native-caller"])
 def flushing(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Flushing]]:
-    if request.param == "native" and not native():
+    kind, _, caller = request.param.partition("-")
+    if kind == "native" and not native():
         pytest.skip("kernels run uncompiled, or this system has no futex")
     made: list[Flushing] = []
 
     def make(**words: Any) -> Flushing:
-        made.append(Flushing(tmp_path / str(len(made)), request.param, **words))
+        made.append(Flushing(tmp_path / str(len(made)), kind, bool(caller), **words))
         return made[-1]
 
     yield make
@@ -218,6 +235,7 @@ def test_the_first_failed_sync_ends_it_for_all(flushing: Callable[..., Flushing]
     assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
+@by_the_thread
 def test_a_disk_that_hangs_makes_a_wait_late_and_breaks_nothing(flushing: Callable[..., Flushing]):
     s = flushing(syncFlushTimeout=100)
     s.start()
@@ -356,6 +374,7 @@ def test_the_follower_is_woken_while_it_sleeps(flushing: Callable[..., Flushing]
     assert s.after_flush.count == before
 
 
+@by_the_thread
 def test_a_signal_is_handled_while_a_put_waits(flushing: Callable[..., Flushing]):
     s = flushing(syncFlushTimeout=60_000)
     s.start()
@@ -395,3 +414,233 @@ def test_no_wait_is_lost_or_answered_too_early(flushing: Callable[..., Flushing]
 
     at_once(*[work] * 8)
     assert wrong == [] and s.files.flushed_where == s.log.end and s.waiting == 0
+
+
+# -- whoever waits syncs itself ----------------------------------------------------------------------------------------
+
+
+def sleeps(name: str) -> int:
+    """How often threads of this process with this name went to sleep."""
+    tasks = [path.parent for path in Path("/proc/self/task").glob("*/comm") if path.read_text() == f"{name}\n"]
+    lines = [line for task in tasks for line in (task / "status").read_text().splitlines()]
+    return sum(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
+
+
+@by_the_caller
+def test_a_put_alone_wakes_nobody(flushing: Callable[..., Flushing]):
+    s = flushing(flushIntervalCommitLog=100_000)
+    s.start()
+    s.after_flush.needs_wake = False
+    assert s.flush.wait_flushed(s.put())
+    time.sleep(0.1)
+    before, slept = s.syncs, sleeps("flintmq-flush")
+    for n in range(20):
+        end = s.put()
+        assert s.flush.wait_flushed(end) and s.files.flushed_where == end and s.syncs == before + n + 1
+        assert s.flush.flushed_time == s.log.last_time
+    assert sleeps("flintmq-flush") == slept and s.waiting == 0
+
+
+@by_the_caller
+def test_a_sync_that_hangs_holds_one_put_and_the_others_end_by_the_timeout(flushing: Callable[..., Flushing]):
+    s = flushing(syncFlushTimeout=200, flushIntervalCommitLog=100_000)
+    s.start()
+    assert s.flush.wait_flushed(s.put())  # the thread has named the files
+    s.hold()
+    leader, led = s.ask(s.put())
+    s.held()
+    durable = s.files.flushed_where
+    began = time.monotonic()
+    others = [s.ask(s.put()) for _ in range(5)]
+    for thread, _ in others:
+        thread.join(SOON_S)
+    assert [told for _, told in others] == [[False]] * 5 and 0.15 < time.monotonic() - began < 10
+    assert led == [] and s.files.flushed_where == durable and not s.failure
+    s.let(50)
+    leader.join(SOON_S)
+    assert led == [True], "it took long, and is on disk"
+    assert within(lambda: s.flush.wait_flushed(s.put())) and not s.failure
+
+
+@by_the_caller
+def test_a_put_does_not_wait_for_a_step_of_the_thread(flushing: Callable[..., Flushing]):
+    """The thread hangs in its sync; whoever comes then ends by the timeout."""
+    s = flushing(syncFlushTimeout=200, flushIntervalCommitLog=100_000)
+    s.start()
+    s.hold()
+    s.put()
+    s.flush.wake()  # put with wait=False
+    s.held()
+    began = time.monotonic()
+    assert not s.flush.wait_flushed(s.put()) and 0.15 < time.monotonic() - began < 10
+    s.let(50)
+    assert within(lambda: s.flush.wait_flushed(s.put()))
+
+
+@by_the_caller
+def test_those_who_wait_hear_of_a_failure_before_the_put_that_met_it(flushing: Callable[..., Flushing]):
+    """Nobody is answered before the store refuses puts, and `abort` says why."""
+    s = flushing(flushIntervalCommitLog=100_000)
+    knew: list[bool] = []
+    s.failure.on_set(lambda: time.sleep(0.2) or knew.append(bool(ended)))  # type: ignore[func-returns-value]
+    s.start()
+    assert s.flush.wait_flushed(s.put())
+    mend = s.break_file()
+    s.hold()
+    ended: list[bool] = []
+    leader = threading.Thread(target=lambda: ended.append(s.flush.wait_flushed(s.put())), daemon=True)
+    leader.start()
+    s.held()
+    others = [s.ask(s.put()) for _ in range(4)]
+    assert within(lambda: s.waiting >= 4)
+    syncs = s.syncs
+    s.let(20)
+    leader.join(SOON_S)
+    for thread, told in others:
+        thread.join(SOON_S)
+        assert told == [False]
+    assert ended == [False] and knew == [False]
+    mend()
+    assert not s.flush.wait_flushed(s.put()) and s.syncs == syncs + 1, "not even once more"
+
+
+@by_the_caller
+def test_another_failure_amid_the_sync_of_a_caller(flushing: Callable[..., Flushing]):
+    s = flushing(flushIntervalCommitLog=100_000)
+    s.start()
+    assert s.flush.wait_flushed(s.put())
+    s.hold()
+    leader, led = s.ask(s.put())
+    s.held()
+    s.failure.set("the queues could not be flushed")
+    s.let(20)
+    leader.join(SOON_S)
+    assert led == [False]
+
+
+@by_the_caller
+def test_a_store_lost_amid_the_sync_of_a_caller(flushing: Callable[..., Flushing], tmp_path: Path):
+    """Its name is gone: the record is in no store, and nobody says that it is."""
+    path = tmp_path / "lock"
+    path.touch()
+    there = path.stat()
+
+    class Lock:
+        identity = (there.st_dev, there.st_ino)
+
+    Lock.path = str(path)  # type: ignore[attr-defined]
+
+    def ours() -> bool:
+        if not path.exists():
+            s.failure.set("somebody else's")
+        return path.exists()
+
+    s = flushing(ours=ours, lock=Lock, flushIntervalCommitLog=100_000)
+    s.start()
+    assert s.flush.wait_flushed(s.put())
+    durable = s.files.flushed_where
+    s.hold()
+    leader, led = s.ask(s.put())
+    s.held()
+    other, told = s.ask(s.put())
+    assert within(lambda: s.waiting >= 1)
+    path.unlink()
+    s.let(20)
+    leader.join(SOON_S)
+    other.join(SOON_S)
+    assert led == told == [False] and s.failure.reason == "somebody else's"
+    assert s.files.flushed_where == durable or s.kind == "python"
+
+
+@by_the_caller
+def test_stop_waits_for_the_sync_of_a_caller(flushing: Callable[..., Flushing]):
+    """Files are closed after it."""
+    s = flushing(flushIntervalCommitLog=100_000)
+    s.start()
+    assert s.flush.wait_flushed(s.put())
+    s.hold()
+    leader, led = s.ask(s.put())
+    s.held()
+    stopping = threading.Thread(target=s.flush.stop, daemon=True)
+    stopping.start()
+    stopping.join(0.3)
+    assert stopping.is_alive() and led == []
+    s.let(20)
+    stopping.join(SOON_S)
+    leader.join(SOON_S)
+    assert not stopping.is_alive() and led == [True]
+    assert s.flush.wait_flushed(s.put()), "whoever comes later flushes itself"
+
+
+@by_the_caller
+def test_a_roll_over_and_the_thread_beside_callers(flushing: Callable[..., Flushing]):
+    """Some wait, some do not, and files fill: a position never goes back, and nobody is forgotten."""
+    s = flushing(flushIntervalCommitLog=1)
+    s.start()
+    wrong: list[str] = []
+
+    def work() -> None:
+        for number in range(120):
+            end = s.put(900)
+            if number % 5 == 4:
+                s.flush.wake()
+            elif not s.flush.wait_flushed(end) or s.files.flushed_where < end:
+                wrong.append("late or early")
+
+    def look() -> None:
+        seen = 0
+        for _ in range(2000):
+            now = s.files.flushed_where
+            if now < seen:
+                wrong.append("back")
+            seen = now
+
+    at_once(*[work] * 6, look)
+    assert wrong == [] and len(s.files.files) > 5 and s.flush.flush_once() in (True, False)
+    assert s.files.flushed_where == s.log.end and s.flush.flushed_time == s.log.last_time
+    s.files.check_invariants()
+
+
+@by_the_caller
+def test_the_dispatcher_that_sleeps_is_woken_after_the_sync_of_a_caller(flushing: Callable[..., Flushing]):
+    s = flushing(flushIntervalCommitLog=100_000)
+    s.start()
+    s.after_flush.needs_wake = False
+    assert s.flush.wait_flushed(s.put())
+    time.sleep(0.05)
+    before = s.after_flush.count
+    s.after_flush.needs_wake = True
+    assert s.flush.wait_flushed(s.put())
+    assert within(lambda: s.after_flush.count > before)
+
+
+@by_the_caller
+def test_a_signal_amid_the_sync_of_a_caller_harms_nobody(flushing: Callable[..., Flushing]):
+    """Python's flusher breaks off; the native one handles it after the sync. Those who wait are answered."""
+    s = flushing(flushIntervalCommitLog=100_000)
+    s.start()
+    assert s.flush.wait_flushed(s.put())
+    s.hold()
+    other: list[tuple[threading.Thread, list[bool]]] = []
+
+    def beside() -> None:
+        s.held()
+        other.append(s.ask(s.put()))
+        within(lambda: s.waiting >= 1)
+        os.kill(os.getpid(), signal.SIGALRM)
+        time.sleep(0.2)
+        s.let(50)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    helper = threading.Thread(target=beside, daemon=True)
+    with pytest.raises(KeyboardInterrupt), alarms(interrupt, 3600):
+        helper.start()
+        s.flush.wait_flushed(s.put())
+        time.sleep(10)
+    helper.join(SOON_S)
+    thread, told = other[0]
+    thread.join(SOON_S)
+    assert told == [True] and not s.failure
+    assert s.flush.wait_flushed(s.put()), "the turn is free"

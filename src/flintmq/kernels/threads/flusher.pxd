@@ -62,10 +62,10 @@ cdef class Flusher(DurableWait):
     cdef int64_t *_flushed  # the log's
     cdef int32_t _words[4]
     cdef int32_t _sleepers[4]
-    cdef int32_t _bell, _idle, _stopping, _ended, _failed
+    cdef int32_t _bell, _idle, _stopping, _ended, _failed, _turn, _queued
     cdef int64_t _limits[16]
     cdef int64_t _waits[17]
-    cdef int _limit_count, _file_count
+    cdef int _limit_count, _file_count, _refused
     cdef SyncedFile *_files
     cdef SyncedFile _lock_file
     cdef bint *_needs_wake
@@ -78,6 +78,7 @@ cdef class Flusher(DurableWait):
     cdef fmq_thread _thread
     cdef fmq_loop *_loops
     cdef public int gate
+    cdef public bint in_caller
     cpdef int wait(self, int64_t end, int64_t appended, int64_t time) except? -2
     cdef void _publish(self, int64_t appended, int64_t time) noexcept
     cdef int _handle_signals(self) except -1
@@ -85,10 +86,14 @@ cdef class Flusher(DurableWait):
     cdef void _count(self, int64_t began, int64_t waits) noexcept nogil
     cdef void _ring(self) noexcept nogil
     cdef void _run(self) noexcept nogil
-    cdef void _group(self) noexcept nogil
-    cdef bint _sync(self, int64_t target) noexcept nogil
+    cdef int64_t _lead(self) noexcept nogil
+    cdef void _take_turn(self) noexcept nogil
+    cdef void _give_turn(self) noexcept nogil
+    cdef bint _group(self, bint leads) noexcept nogil
+    cdef int _sync(self, int64_t target, bint leads) noexcept nogil
+    cdef int _sync_files(self, int64_t target) noexcept nogil
     cdef void _touch_ahead(self) noexcept nogil
-    cdef bint _is_ours(self) noexcept nogil
+    cdef bint _has_names(self) noexcept nogil
     cdef void _notify(self, int64_t n) noexcept nogil
     cdef void _end(self) noexcept nogil
     cdef bint _asked(self, int what, int64_t number) except -1

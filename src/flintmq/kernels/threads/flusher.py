@@ -10,13 +10,16 @@ A thread waits on the futex word of its group (four words in turn) and releases 
 event descriptor (kernels/threads/loop_puts.py). The thread takes the GIL only for what is rare: to learn of new log
 files, to report a failed sync, to have a lost store judged, and to wake dispatch when it sleeps.
 
+With `in_caller` a thread that waits makes a group itself if nobody makes one (T1 to T4 below).
+
 Uncompiled, and where the system has no futex, `native` returns False and no flusher is made: store/append/flush.py
 then syncs in a Python thread.
 """
 
-# Shared are `_appended`, `_begun`, `_done`, `_flushed`, `_words`, `_sleepers`, `_bell`, `_idle`, `_failed` and
-# `_ended`, and `want` of a loop. All loads and stores of them are sequentially consistent (flusher.h), so that all
-# threads see them in one order, on x86 and on ARM, with and without a GIL. "Later" below means later in that order.
+# Shared are `_appended`, `_begun`, `_done`, `_flushed`, `_words`, `_sleepers`, `_bell`, `_idle`, `_failed`, `_ended`,
+# `_turn` and `_queued`, and `want` of a loop. All loads and stores of them are sequentially consistent (flusher.h), so
+# that all threads see them in one order, on x86 and on ARM, with and without a GIL. "Later" below means later in that
+# order.
 #
 # Writer algorithm: who puts, and waits
 #
@@ -37,7 +40,7 @@ then syncs in a Python thread.
 # Reader algorithm: the thread, which reads how far was put
 #
 # R1 `_idle` = 1, then sleep if the bell did not ring since.
-# R2 `_begun` = n.
+# R2 `_begun` = n, with the turn taken (T1).
 # R3 Read `_appended_time`, then `_appended`, against the order of W1: the time is that of a record below the end.
 # R4 Sync the files with bytes below that end, oldest first, and note each file's `flushed` after its sync. A file that
 #    is flushed so far is not touched: retention may have closed it.
@@ -50,6 +53,22 @@ then syncs in a Python thread.
 #    the flag, fences fully, then looks at `_flushed` (dispatch_service.py, `_run`). Here the flag is read after R6: on
 #    x86 because R6 is an exchange, on ARM because the load of `_sleepers` in R7 comes after R6 and before all later
 #    loads. So one of the two sees the other.
+#
+# Turns: who makes a group
+#
+# T1 `_turn` is 1 while somebody makes a group; who makes it 1 does R2 to R8, alone. So groups come one by one, `_time`
+#    and `_flushed` move in one order, and the list of files has one user, whichever threads take turns.
+# T2 A caller that finds the turn taken waits as in W2 to W6, until its own deadline: the turn may hang in a sync. Only
+#    the thread waits for the turn. It sets `_queued`, then tries; who gives the turn back makes `_turn` 0, then looks
+#    at `_queued`: one of the two sees the other.
+# T3 A caller may be Python's main thread, in which a signal handler could raise amid Python code and be taken for a
+#    failure. So it runs none. Where R4 or R5 must ask the owner, it gives the turn back with its group begun and not
+#    over (`_begun` is not `_done`), and waits for it as in W3 to W6; its ring (W4) brings the thread, and no other
+#    caller goes on with it. The thread goes on with group n: it reads the log's end anew (R3), syncs no file that is
+#    flushed so far, and tries no sync again that was refused the caller (`_refused`). Who came since waits for n + 1,
+#    and may have rung before: the thread makes that group, too. In place of R9 a caller rings.
+# T4 The thread ends with the turn taken, and never gives it back: after `stop` nobody makes a group, and files may be
+#    closed.
 #
 # Others read `_flushed` as `flushed_where`, with the GIL or without: it only grows, and the disk has all below it.
 #
@@ -86,6 +105,7 @@ _LATE = cython.declare(cython.int, 2)
 _STOPPED = cython.declare(cython.int, 3)
 _INTERRUPTED = cython.declare(cython.int, -1)
 _MS = cython.declare(cython.longlong, 1_000_000)
+_LEFT = cython.declare(cython.int, 4)  # the thread must go on with this group
 _AHEAD = cython.declare(cython.longlong, 64 << 10)  # bytes made writable ahead at most: the next sync writes them all
 
 # What the thread asks its owner.
@@ -149,7 +169,8 @@ class Flusher(DurableWait):
         limits_ms: upper limits of the histogram of waits, whole milliseconds.
 
     Attributes:
-        gate: a socket to which the thread writes a byte before each sync, and then reads one, for tests; -1: none.
+        in_caller: whoever waits syncs itself if nobody syncs. A hanging sync then holds it, whatever its timeout.
+        gate: a socket to which a byte is written before each sync, and then one is read, for tests; -1: none.
 
     Thread: any, for every method but `sync_file` (the flusher's).
     """
@@ -324,8 +345,11 @@ class Flusher(DurableWait):
                 return _DURABLE
             if load32(cython.address(self._ended)):
                 return _STOPPED
-            # W2
-            n = load64(cython.address(self._begun)) + 1  # the next group to begin reads what was published before
+            n = self._lead() if self.in_caller else 0
+            if n < 0:
+                continue
+            if n == 0:  # W2
+                n = load64(cython.address(self._begun)) + 1  # the next group to begin reads what was published before
             # W3: counted in before `_done` is looked at, else R7 might find nobody to wake.
             add32(cython.address(self._sleepers[n & 3]), 1)
             known = load32(cython.address(self._words[n & 3]))
@@ -344,6 +368,37 @@ class Flusher(DurableWait):
                 return _LATE
             if error == EINTR:
                 return _INTERRUPTED
+
+    def _lead(self):
+        """Make a group in this thread if nobody makes one.
+
+        Returns:
+            -1: it is over. 0: it was not made. Else its number: the thread must go on with it.
+        """
+        n: cython.longlong = 0
+        if swap32(cython.address(self._turn), 1):
+            return 0
+        # T3: a group that another caller could not end is the thread's.
+        if load64(cython.address(self._begun)) == load64(cython.address(self._done)):
+            n = -1 if self._group(True) else load64(cython.address(self._begun))
+        self._give_turn()
+        if n < 0 and self._needs_wake != cython.NULL and self._needs_wake[0]:
+            self._ring()
+        return n
+
+    def _take_turn(self):
+        """Wait for the turn; only the thread does."""
+        if swap32(cython.address(self._turn), 1):
+            store32(cython.address(self._queued), 1)
+            while swap32(cython.address(self._turn), 1):
+                fmq_sleep(cython.address(self._turn), 1, -1)
+            store32(cython.address(self._queued), 0)
+
+    def _give_turn(self):
+        """Give the turn back."""
+        store32(cython.address(self._turn), 0)
+        if load32(cython.address(self._queued)):
+            fmq_wake(cython.address(self._turn))
 
     def _count(self, began, waits):
         """Count waits in the histogram unless they belong to the first bucket."""
@@ -368,14 +423,18 @@ class Flusher(DurableWait):
         rung: cython.int
         error: cython.int
         while True:
+            self._take_turn()
             rung = load32(cython.address(self._bell))
-            if rung != seen:
+            # Looked at with the turn: a group that was left is made before the thread sleeps, or ends.
+            if rung != seen or load64(cython.address(self._begun)) != load64(cython.address(self._done)):
                 seen = rung
-                self._group()
+                self._group(False)
+                self._give_turn()
                 continue
-            if load32(cython.address(self._stopping)):
+            if load32(cython.address(self._stopping)):  # T4
                 break
             self._touch_ahead()
+            self._give_turn()
             # R1: idle before the look at the bell; who rings does both the other way round.
             store32(cython.address(self._idle), 1)
             error = 0
@@ -386,17 +445,27 @@ class Flusher(DurableWait):
                 _ask(cython.cast(cython.p_void, self), _LOOK, 0)
         self._end()
 
-    def _group(self):
-        """Sync for everybody who published before, and answer them."""
+    def _group(self, leads):
+        """Sync for everybody who published before, and answer them; return False if the thread must go on with it.
+
+        Args:
+            leads: this is not the thread, so no Python code runs.
+        """
+        outcome: cython.int
+        n: cython.longlong = load64(cython.address(self._done)) + 1
+        if load64(cython.address(self._begun)) == n:  # T3: it was left
+            self._ring()
         # R2
-        n: cython.longlong = self._begun + 1
         store64(cython.address(self._begun), n)
         # R3
         time: cython.longlong = load64(cython.address(self._appended_time))
         target: cython.longlong = load64(cython.address(self._appended))
         if target > load64(self._flushed) and not load32(cython.address(self._failed)):
             # R4 and R5. Then the failure once more: another service may have met one while this thread synced.
-            if self._sync(target) and not load32(cython.address(self._failed)):
+            outcome = self._sync(target, leads)
+            if outcome == _LEFT:
+                return False
+            if outcome == _DURABLE and not load32(cython.address(self._failed)):
                 # R6
                 self._grown = target - load64(self._flushed)
                 store64(cython.address(self._time), time)
@@ -411,17 +480,40 @@ class Flusher(DurableWait):
         # R8
         self._notify(n)
         # R9: without the GIL, and after `_flushed` is published.
-        if self._needs_wake != cython.NULL and self._needs_wake[0]:
+        if not leads and self._needs_wake != cython.NULL and self._needs_wake[0]:
             _ask(cython.cast(cython.p_void, self), _WAKE, 0)
+        return True
 
-    def _sync(self, target):
-        """Sync each file with new bytes below `target`, oldest first; return whether they count."""
+    def _sync(self, target, leads):
+        """Make the log durable up to `target`.
+
+        Returns:
+            DURABLE or FAILED; LEFT if `leads` and the owner must be asked.
+        """
+        if self._refused == 0:
+            if self._covered < target:
+                if leads:
+                    return _LEFT
+                if not _ask(cython.cast(cython.p_void, self), _FILES, target):
+                    return _FAILED
+            self._refused = self._sync_files(target)
+        if self._refused != 0:  # the kernel may have dropped the pages: never tried again
+            if leads:
+                return _LEFT
+            _ask(cython.cast(cython.p_void, self), _ERROR, self._refused)
+            return _FAILED
+        # R5: last, because a name that is lost amid the syncs must be seen, too.
+        if self._has_names():
+            return _DURABLE
+        if leads:
+            return _LEFT
+        return _DURABLE if _ask(cython.cast(cython.p_void, self), _OURS, 0) else _FAILED
+
+    def _sync_files(self, target):
+        """Sync each file with new bytes below `target`, oldest first; return the first error, or 0."""
         i: cython.int
         error: cython.int
         upto: cython.longlong
-        if self._covered < target:
-            if not _ask(cython.cast(cython.p_void, self), _FILES, target):
-                return False
         for i in range(self._file_count):
             if self._files[i].start >= target:
                 break
@@ -432,13 +524,11 @@ class Flusher(DurableWait):
                 fmq_pass(self.gate)
             error = fmq_sync(self._files[i].fd)
             add64(cython.address(self._syncs), 1)
-            if error != 0:  # the kernel may have dropped the pages: never tried again
-                _ask(cython.cast(cython.p_void, self), _ERROR, error)
-                return False
+            if error != 0:
+                return error
             # After the sync: whoever reads it (MappedFile.flush) takes the bytes below for durable.
             store64(self._files[i].flushed, upto)
-        # R5: last, because a name that is lost amid the syncs must be seen, too.
-        return self._is_ours()
+        return 0
 
     def _touch_ahead(self):
         """Make the pages writable that a group as large as the last one will store into.
@@ -455,15 +545,14 @@ class Flusher(DurableWait):
             )
         self._grown = 0
 
-    def _is_ours(self):
-        """Return whether lock and newest file have their names, else what the owner says."""
-        doubtful: cython.bint = False
-        if self._lock_file.path != cython.NULL:
-            doubtful = not fmq_names(self._lock_file.path, self._lock_file.dev, self._lock_file.ino)
-            i: cython.int = self._file_count - 1
-            if not doubtful and i >= 0:
-                doubtful = not fmq_names(self._files[i].path, self._files[i].dev, self._files[i].ino)
-        return not doubtful or _ask(cython.cast(cython.p_void, self), _OURS, 0)
+    def _has_names(self):
+        """Return whether lock and newest file have their names."""
+        i: cython.int = self._file_count - 1
+        if self._lock_file.path == cython.NULL:
+            return True
+        if not fmq_names(self._lock_file.path, self._lock_file.dev, self._lock_file.ino):
+            return False
+        return i < 0 or fmq_names(self._files[i].path, self._files[i].dev, self._files[i].ino)
 
     def _notify(self, n):
         """Ring the event of each loop that waits for group n."""

@@ -16,6 +16,7 @@ class LogWatermark:
 
 class Flusher(DurableWait):
     gate: int
+    in_caller: bool
     def __init__(
         self,
         log: LogWatermark,

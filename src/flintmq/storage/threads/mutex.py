@@ -67,6 +67,36 @@ else:
     GuardedRing = Ring
 
 
+class Taken(Exception):
+    """A lock is not free."""
+
+
+class AtOnce:
+    """Takes a lock for the block of a `with`, or raises `Taken` instead of waiting for it.
+
+    `__exit__` is the lock's own, for the sake of interrupts.
+
+    Thread: one that does not have the lock.
+    """
+
+    def __init__(self, lock: ReentrantLock) -> None:
+        self._lock = lock
+
+    def __enter__(self) -> None:
+        """Take the lock; it is not taken if a signal handler raises."""
+        try:
+            if not self._lock.acquire(blocking=False):
+                raise Taken
+        except BaseException:
+            if self._lock._is_owned():  # type: ignore[attr-defined, unused-ignore]  # typeshed does not know it
+                self._lock.release()
+            raise
+
+    @property
+    def __exit__(self) -> Callable[..., None]:
+        return self._lock.__exit__
+
+
 class Condition(ReentrantLock):  # type: ignore[misc, unused-ignore]  # typeshed calls RLock final; it is not
     """A lock on which threads wait for a change.
 

@@ -6,6 +6,9 @@ began. With the transient pool only committed records can be flushed, so a put t
 committed first. Under SYNC_FLUSH on the real disk, and without the pool, the thread is a native one
 (`native_flush`): the same rules, without the GIL.
 
+With `in_caller` a put that waits flushes itself if nobody flushes, by the same step. It never waits for a step of
+another: that may hang in a sync, and only who makes the sync is held by it.
+
 The first fsync that fails stops all puts for good: puts that wait get FLUSH_DISK_TIMEOUT, each later put gets
 SERVICE_NOT_AVAILABLE, and no fsync is tried again. After that the page cache may show bytes that are not on disk.
 """
@@ -23,7 +26,7 @@ from flintmq.kernels.threads.loop_puts import LoopPuts
 from flintmq.message import PutResult
 from flintmq.storage.files.filesystem import Effects
 from flintmq.storage.memory.mapped_file_queue import MappedFileQueue
-from flintmq.storage.threads.mutex import Lock
+from flintmq.storage.threads.mutex import AtOnce, ReentrantLock, Taken
 from flintmq.storage.threads.service_thread import ServiceThread
 from flintmq.store.append.after_put import AfterPut
 from flintmq.store.append.commit_log import CommitLog
@@ -93,6 +96,7 @@ class PythonFlush(AfterPut):
 
     Args:
         commits: commits the transient pool; None: there is none.
+        in_caller: a put that waits flushes itself if nobody flushes.
         ours: returns whether this process still owns the store; called before a flush counts.
         after_flush: woken after a flush if it needs it; None: nobody is.
     """
@@ -109,15 +113,16 @@ class PythonFlush(AfterPut):
         effects: Effects,
         *,
         commits: CommitService | None = None,
+        in_caller: bool = False,
         ours: Callable[[], bool] = lambda: True,
         after_flush: AfterPut | None = None,
     ) -> None:
         self.files, self.commit_log, self.config, self.ours = files, commit_log, config, ours
         self.failure, self.effects, self.commits, self.after_flush = failure, effects, commits, after_flush
-        self.sync = config.flush_disk_type == "SYNC_FLUSH"
+        self.sync, self.in_caller = config.flush_disk_type == "SYNC_FLUSH", in_caller
         self.needs_wake = True  # always true; under SYNC_FLUSH a put that does not wait requests a flush soon
         self.flushed_time = 0
-        self._step = Lock()  # one flush at a time
+        self._step = ReentrantLock()  # one flush at a time; nobody takes it twice
         self.times = WaitTimes()  # histogram of waits in its groups
         self.timeout_s = config.sync_flush_timeout / 1000  # maximum wait (syncFlushTimeout)
         self.waiters = Waiters(self.timeout_s, self.times)  # puts that wait for a flush
@@ -139,27 +144,48 @@ class PythonFlush(AfterPut):
         if self.commits is not None and least_pages == 0:
             self.commits.commit_once()
         with self._step:
-            if self.commits is not None:
-                time, target = self.commits.done
-            else:
-                time = self.commit_log.last_time  # before the end: a put in between must not make the time too young
-                target = self.commit_log.end
-            waiting = target // PAGE - self.files.flushed_where // PAGE
-            if self.failure.tell() or target <= self.files.flushed_where:
-                return False
-            if waiting < least_pages and not self.files.rolled_since(self.files.flushed_where, target):
-                return False
-            # Asked after the sync, so that a loss amid it shows. It sets the failure, by which all who wait for this
-            # flush are answered.
-            if not self._sync(target) or not self.ours():
-                return False
-            assert self.files.flushed_where == target  # whoever waits for less is answered
-            self.flushed_time = time
-        # Without the lock, for `wake` waits a moment for a dispatch that lags far. After `flushed_where` has moved:
-        # dispatch sets its flag before it looks there (kernels/threads/flusher.py, R9).
+            done = self._flush(least_pages)
+        # Without the lock, for `wake` waits a moment for a dispatch that lags far.
+        if done:
+            self._wake_next()
+        return done
+
+    def _lead(self) -> None:
+        """Flush everything in the thread of a put that waits, unless somebody flushes."""
+        try:
+            with AtOnce(self._step):
+                if self.commits is not None:  # with the lock: a commit may hang, too, and holds one put
+                    self.commits.commit_once()
+                done = self._flush(0)
+        except Taken:
+            return
+        if done:
+            self._wake_next()
+
+    def _flush(self, least_pages: int) -> bool:
+        """Flush as `flush_once` says, with the lock."""
+        if self.commits is not None:
+            time, target = self.commits.done
+        else:
+            time = self.commit_log.last_time  # before the end: a put in between must not make the time too young
+            target = self.commit_log.end
+        waiting = target // PAGE - self.files.flushed_where // PAGE
+        if self.failure.tell() or target <= self.files.flushed_where:
+            return False
+        if waiting < least_pages and not self.files.rolled_since(self.files.flushed_where, target):
+            return False
+        # Asked after the sync, so that a loss amid it shows. It sets the failure, by which all who wait for this
+        # flush are answered.
+        if not self._sync(target) or not self.ours():
+            return False
+        assert self.files.flushed_where == target  # whoever waits for less is answered
+        self.flushed_time = time
+        return True
+
+    def _wake_next(self) -> None:
+        # After `flushed_where` has moved: dispatch sets its flag before it looks there (R9 of flusher.py).
         if self.after_flush is not None and self.after_flush.needs_wake:
             self.after_flush.wake()
-        return True
 
     def _sync(self, target: int) -> bool:
         """Flush the log's files up to a log offset; return False if the disk refuses."""
@@ -193,9 +219,14 @@ class PythonFlush(AfterPut):
     # -- waiting ----------------------------------------------------------------------------------------------------
 
     def wait_flushed(self, end: int) -> bool:
-        if self.files.flushed_where >= end and not self.failure:
+        if self._has(end):
             return True
         began = self.effects.monotonic()
+        if self.in_caller:
+            self._lead()
+            if self._has(end):
+                self.times.add(self.effects.monotonic() - began)
+                return True
         request = self.waiters.add(end)
         self._group_if_stopped()
         left = self.timeout_s
@@ -204,7 +235,11 @@ class PythonFlush(AfterPut):
         self.times.add(self.effects.monotonic() - began)
         if request.latch.is_open:
             return request.flushed
-        return self.files.flushed_where >= end and not self.failure  # a sync covered it that had begun before
+        return self._has(end)  # a sync covered it that had begun before
+
+    def _has(self, end: int) -> bool:
+        """Return whether the log is known to be on disk up to `end`."""
+        return self.files.flushed_where >= end and not self.failure
 
     def future(self, end: int, result: PutResult, loop: asyncio.AbstractEventLoop) -> asyncio.Future[PutResult]:
         future, first = self.waiters.add_async(end, result, loop)

@@ -73,6 +73,7 @@ class NativeFlush(AfterPut):
         interval = itself.config.flush_interval_commit_log / 1000
         self._thread = Flusher(itself.files, self, itself.after_flush, itself.timeout_s, interval, LIMITS_MS)
         self.flusher: Flusher | None = self._thread
+        self._thread.in_caller = itself.in_caller
         if lock is not None:
             self._thread.guard(os.fsencode(lock.path), *lock.identity)
 
