@@ -446,10 +446,13 @@ class Flusher(DurableWait):
         self._end()
 
     def _group(self, leads):
-        """Sync for everybody who published before, and answer them; return False if the thread must go on with it.
+        """Sync for everybody who published before, and answer them.
 
         Args:
             leads: this is not the thread, so no Python code runs.
+
+        Returns:
+            Whether it is over; if not, the thread must go on with it.
         """
         outcome: cython.int
         n: cython.longlong = load64(cython.address(self._done)) + 1
