@@ -51,6 +51,7 @@ def flintmq(*words: object, env: Mapping[str, str], data: bytes = b"") -> subpro
     return python(["-m", "flintmq", *words], env, data)
 
 
+@pytest.mark.turn(3, of=["src/flintmq/cli/", "src/flintmq/storage/files/"])
 @pytest.mark.parametrize(
     "words",
     [
@@ -81,6 +82,7 @@ def tree(folder: Path) -> set[bytes]:
     return {os.path.join(at, name) for at, *names in os.walk(os.fsencode(folder)) for name in [*names[0], *names[1]]}
 
 
+@pytest.mark.turn(3, of=["src/flintmq/cli/", "src/flintmq/storage/files/"])
 def test_writing_makes_the_same_names(odd: Mapping[str, str], basic: Golden, tmp_path: Path) -> None:
     made = []
     for number, env in enumerate((UTF8, odd)):
@@ -119,6 +121,7 @@ def test_bytes_of_words_signals_and_exit_codes_are_kept(odd: Mapping[str, str], 
         assert followed.wait(30) == 143
 
 
+@pytest.mark.turn(3, of=["src/flintmq/cli/", "src/flintmq/storage/files/"])
 @pytest.mark.parametrize(
     "words",
     [

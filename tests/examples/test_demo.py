@@ -50,6 +50,7 @@ def test_what_dies_by_itself_ends_the_demo(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.slow
+@pytest.mark.turn(2, of=["examples/"])
 @pytest.mark.parametrize("played", ["recorded", "java"])
 def test_a_broker_is_followed(
     played: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

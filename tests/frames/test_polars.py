@@ -11,26 +11,13 @@ import pyarrow as pa
 import pytest
 
 import flintmq
-from flintmq.frames import dataset, polars
+from flintmq.frames import polars
 from flintmq.store.commitlog.predicate import Predicate
+from tests.frames.test_dataset import asked as asked
 
 NOON = datetime(2026, 11, 20, 9, 36, 20, 600_000, tzinfo=UTC)
 NOON_MS = 1795167380600
 PUSHES_NUMBERS = int(pl.__version__.split(".")[0]) >= 2  # a list of numbers has another form before
-
-
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], Predicate]]:
-    """What the scan is asked for."""
-    calls: list[tuple[list[str], Predicate]] = []
-    real = dataset.read_members
-
-    def spy(members: Any, schema: Any, predicate: Predicate, *options: Any) -> Any:
-        calls.append((schema.names, predicate))
-        return real(members, schema, predicate, *options)
-
-    monkeypatch.setattr(dataset, "read_members", spy)
-    return calls
 
 
 @pytest.mark.parametrize("version", ["1.10.0", "1.36.1", "0.20.31"])

@@ -14,6 +14,7 @@ from flintmq import Message, MessageStore
 from flintmq.errors import UsageError
 from flintmq.forensics.inspect import inspect
 from flintmq.forensics.verify.run import verify
+from flintmq.ha import broker_tables
 from flintmq.ha.broker_tables import UNSETTLED
 from flintmq.ha.follower import Follower
 from flintmq.ha.metadata import queue_ends
@@ -288,7 +289,10 @@ def test_which_queues_a_broker_is_asked_for():
 
 @pytest.mark.parametrize("code", [2, -1006])
 @pytest.mark.parametrize("request_code", [21, 26, 28, 30, 43, 45, 201, 402])
-def test_a_broker_that_is_busy_once_is_asked_again(tmp_path: Path, request_code: int, code: int):
+def test_a_broker_that_is_busy_once_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request_code: int, code: int
+):
+    monkeypatch.setattr(broker_tables, "SOON_S", 0.05)
     busy = [request_code]
     with FollowedBroker() as broker:
         broker.topics = {"T": SIMPLE}

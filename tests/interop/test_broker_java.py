@@ -77,10 +77,11 @@ def flint_writes(root: Path, peer: str, killed: bool) -> None:
     assert status == (9 if killed else 0)
 
 
-# A broker and its clients take half a minute, so each version has one way to stop in each direction, and its day.
+# A broker and its clients take half a minute, so each version has one way to stop in each direction, and its day of
+# six.
 
 
-@pytest.mark.turn(3)
+@pytest.mark.turn(6)
 @pytest.mark.parametrize(("version", "how"), [("5.3.3", "killed"), ("5.4.0", "closed"), ("5.5.0", "killed")])
 def test_a_broker_goes_on_where_flintmq_stopped(tmp_path: Path, version: str, how: str):
     """It delivers what waits, byte for byte as FlintMQ would; its consumer goes on at the group's offset."""
@@ -114,7 +115,7 @@ def test_a_broker_goes_on_where_flintmq_stopped(tmp_path: Path, version: str, ho
     assert sorted(m.body for m in messages(root)[1]) == sorted(b"%d" % n for n in range(14)), "the rest, and once"
 
 
-@pytest.mark.turn(3)
+@pytest.mark.turn(6)
 @pytest.mark.parametrize(("version", "how"), [("5.3.3", "closed"), ("5.4.0", "halted"), ("5.5.0", "halted")])
 def test_flintmq_goes_on_where_a_broker_stopped(tmp_path: Path, version: str, how: str):
     """What a broker left waiting is delivered once by FlintMQ, and not again by the next broker."""

@@ -16,7 +16,7 @@ VERSIONS = ("5.3.3", "5.4.0", "5.5.0")
 ENDS = {"One": 1, "Some": 7, "FullFile": 100, "NextFile": 101, "Far": 1234, "Bulk": 7}
 
 
-@pytest.mark.turn(2)
+@pytest.mark.turn(6)
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("stop", ["stopped", "killed"])
 def test_rocketmq_goes_on_where_the_masters_queues_ended(version: str, stop: str, tmp_path: Path):

@@ -11,6 +11,7 @@ from tests.interop.running_broker import java_of
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.turn(9)
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("kind", ["batch", "light", "ext"])
 def test_batches_light_queues_and_extensions_give_the_same_bytes(tmp_path: Path, version: str, kind: str):

@@ -15,6 +15,7 @@ from tests.interop.running_broker import java_of
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.turn(9)
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("kind", ["batch", "light", "ext"])
 def test_they_take_turns(tmp_path: Path, version: str, kind: str):

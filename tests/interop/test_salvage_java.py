@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 STORES = ("basic", "batch", "cqext", "crc", "delay", "flags", "lmq", "rolled", "v540", "v550")
 
 
-@pytest.mark.turn(6, of=["src/flintmq/forensics/salvage/"])
+@pytest.mark.turn(15, of=["src/flintmq/forensics/salvage/"])
 @pytest.mark.parametrize("name", STORES)
 def test_java_opens_the_new_store(golden: Any, tmp_path: Path, java: Java, name: str) -> None:
     store: Golden = golden(name)
@@ -38,7 +38,7 @@ def test_java_opens_the_new_store(golden: Any, tmp_path: Path, java: Java, name:
     assert [row["status"] for row in answers if row["op"] == "put"] == ["PUT_OK"]
 
 
-@pytest.mark.turn(6, of=["src/flintmq/forensics/salvage/"])
+@pytest.mark.turn(15, of=["src/flintmq/forensics/salvage/"])
 @pytest.mark.parametrize("name", STORES)
 def test_java_serves_the_store_mended_in_place(golden: Any, tmp_path: Path, java: Java, name: str) -> None:
     store: Golden = golden(name)

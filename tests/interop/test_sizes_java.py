@@ -73,6 +73,7 @@ STRAYS: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.turn(6)
 @pytest.mark.parametrize("folder", ["commitlog", "consumequeue/T/0"])
 def test_a_stray_file_is_a_defect_where_it_does_not_start(java: Java, root: Path, tmp_path: Path, folder: str):
     found = {}

@@ -16,13 +16,13 @@ pytestmark = pytest.mark.slow
 WRONG = [case for case in CASES if told(case) is not None]
 
 
-@pytest.mark.turn(1, of=["src/flintmq/format/start_fields.py"])
+@pytest.mark.turn(3, of=["src/flintmq/format/start_fields.py"])
 @pytest.mark.parametrize("case", CASES[::9], ids=str)
 def test_verdicts_are_those_recorded(java: Java, case: dict[str, Any]) -> None:
     assert verdict(java, case) == case["verdicts"][java.version]
 
 
-@pytest.mark.turn(1, of=["src/flintmq/format/start_fields.py"])
+@pytest.mark.turn(3, of=["src/flintmq/format/start_fields.py"])
 @pytest.mark.parametrize("into", [False, True], ids=["in-place", "into"])
 @pytest.mark.parametrize("case", WRONG[::12], ids=str)
 def test_java_starts_on_what_was_salvaged(tmp_path: Path, java: Java, case: dict[str, Any], into: bool) -> None:

@@ -42,6 +42,7 @@ def bare(found):
     return [(one.key, one.size) for one in found]
 
 
+@pytest.mark.turn(3, of=["src/flintmq/objects/"])
 @pytest.mark.parametrize("name", KEYS_OF_USERS)
 def test_a_key_is_what_it_is(bucket, server, name):
     key = f"keys/{name}"

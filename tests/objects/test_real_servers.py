@@ -22,6 +22,7 @@ def kind_of(server):
     return server.url.partition(":")[0]
 
 
+@pytest.mark.turn(2, of=["src/flintmq/objects/"])
 @pytest.mark.parametrize("name", ["basic", "crash"])
 def test_rows_of_a_golden_store(golden, server, bucket, name):
     pytest.importorskip("pyarrow", reason="pyarrow is not installed")
@@ -100,6 +101,7 @@ def files(root):
     return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
+@pytest.mark.turn(2, of=["src/flintmq/objects/"])
 @pytest.mark.parametrize("name", ["basic", "crash"])
 def test_there_and_back(golden, server, bucket, tmp_path, name):
     root, url, config = golden(name).path, f"{server.url}/copies/库存 %DLQ%/{name}", StoreConfig.from_keys(server.keys)

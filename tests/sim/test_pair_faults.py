@@ -22,6 +22,7 @@ OPS: list[Op] = [
     *PUTS, ("receive", 2), ("report",), *PUTS, ("line", 5000), ("receive", 8), ("report",), ("dispatch",),
     ("checkpoint",), *PUTS, ("receive", 12), ("report",), ("close",), *PUTS[:1], ("receive", 6), ("report",),
 ]  # fmt: skip
+OF = ["src/flintmq/ha/", "src/flintmq/store/", "tests/sim/"]  # what a change of runs each day
 ALL = os.environ.get("FLINTMQ_HOSTILE") == "all"
 CASES = [(seed, model) for seed in (0, 1) for model in MODELS] if ALL else [(0, "ext4"), (1, "posix")]
 
@@ -32,6 +33,7 @@ def swept(seed: int, model: str, **more: bool) -> Swept:
         return sweep(case, **more)
 
 
+@pytest.mark.turn(2, of=OF)
 @pytest.mark.parametrize(("seed", "model"), CASES)
 def test_no_call_that_fails_costs_what_was_reported(seed: int, model: str):
     found = swept(seed, model)
@@ -48,6 +50,7 @@ def keeps_a_torn_tail(patched: pytest.MonkeyPatch) -> None:
     patched.setattr(truncate, "_zero", lambda *asked: None)
 
 
+@pytest.mark.turn(2, of=OF)
 @pytest.mark.parametrize("fault", [reports_what_was_not_synced, keeps_a_torn_tail])
 def test_a_wrong_follower_is_found(fault: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch):
     fault(monkeypatch)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from flintmq.spark import session
+from tests.harness.in_memory import tmp_path_factory as tmp_path_factory
 
 
 @pytest.fixture(scope="session")

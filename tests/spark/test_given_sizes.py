@@ -71,6 +71,7 @@ PAIRS = [
 ]
 
 
+@pytest.mark.turn(3, of=["src/flintmq/store/layout/given_sizes.py", "src/flintmq/spark/"])
 @pytest.mark.parametrize(("door", "key", "value"), PAIRS)
 def test_spark_refuses_another_size_than_the_files_show(spark: Any, made: Path, door: str, key: str, value: int):
     before = digest(made)

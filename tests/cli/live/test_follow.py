@@ -3,7 +3,6 @@
 import json
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from flintmq.store.layout.followed import NOT_ASKED
 from tests.cli.conftest import Run
 from tests.compat.replication import VERSIONS, GoldenMaster, queue_units
 from tests.ha.loopback import LoopbackMaster
+from tests.interop.relay import free_port
 
 
 @pytest.fixture(scope="module", params=VERSIONS[:1])
@@ -39,12 +39,6 @@ def sets(master: GoldenMaster) -> list[str]:
 
 def log_of(store: Path) -> bytes:
     return b"".join(path.read_bytes() for path in sorted((store / "commitlog").iterdir())).rstrip(b"\0")
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 class Process:

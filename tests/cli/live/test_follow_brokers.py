@@ -6,13 +6,13 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from flintmq.store.layout.config_reader import read_config
 from tests.cli.conftest import Run
+from tests.cli.live.test_follow import line as line
 from tests.compat.replication import VERSIONS, GoldenMaster, queue_units
 from tests.ha.loopback import LoopbackMaster
 from tests.remoting.remoting_peer import Answer, Asked, RemotingPeer, broker, recorded, reply, strict
@@ -21,12 +21,6 @@ from tests.remoting.remoting_peer import Answer, Asked, RemotingPeer, broker, re
 @pytest.fixture(scope="module", params=VERSIONS)
 def golden_master(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> GoldenMaster:
     return GoldenMaster(request.param, tmp_path_factory.mktemp("ha"))
-
-
-@pytest.fixture
-def line(golden_master: GoldenMaster) -> Iterator[LoopbackMaster]:
-    with LoopbackMaster(golden_master.log, golden_master.file_size) as one:
-        yield one
 
 
 def whole_broker(golden_master: GoldenMaster, line: LoopbackMaster, **config: str) -> Answer:

@@ -41,6 +41,7 @@ def bodies(place: Bucket, key: str, url: str, to: str, config: StoreConfig) -> l
     return found
 
 
+@pytest.mark.turn(2, of=["src/flintmq/objects/", "src/flintmq/lake/"])
 @pytest.mark.parametrize("to", ["parquet", "delta"])
 def test_a_table_on_every_kind_of_server(server: RealServer, bucket: Bucket, tmp_path, to):  # noqa: F811
     kind = server.url.partition(":")[0]

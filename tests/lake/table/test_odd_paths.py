@@ -36,6 +36,7 @@ def topics(rows: Any) -> list[str]:
     return sorted(found)
 
 
+@pytest.mark.turn(3, of=["src/flintmq/lake/"])
 @pytest.mark.parametrize(
     ("name", "to"), [*((name, "delta") for name in PATHS), *(("-".join(PATHS), to) for to in ("parquet", "iceberg"))]
 )

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from flintmq.message import Message
 from flintmq.storage.files.filesystem import REAL
 from flintmq.store.consumequeue.writer import OpenFiles
 from flintmq.store.message_store import MessageStore
+from tests.storage.files.test_guarded import snapshot
 from tests.support.engine import KEYS, message, open_small
 
 BATCH = {"enableConsumeQueueExt": "true"}
@@ -40,15 +40,6 @@ LINKS = [  # a link in the place of each, at each level, of each kind of what a 
     "flintmq.queues",
     "lock",
 ]
-
-
-def snapshot(root: Path) -> dict[str, tuple[int, bytes]]:
-    """Every name below a directory, with its kind and content."""
-    found = {}
-    for path in sorted(root.rglob("*")):
-        mode = path.lstat().st_mode
-        found[str(path.relative_to(root))] = mode, path.read_bytes() if stat.S_ISREG(mode) else b""
-    return found
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,10 @@ import pytest
 from labs.replication.__main__ import killed
 from tests.interop.running_broker import java_of
 
+BESIDE_JAVA = pytest.param("5.4.0", marks=[pytest.mark.slow, pytest.mark.turn(3, of=["src/flintmq/ha/"])])
 
-@pytest.mark.parametrize("version", ["FlintMQ", pytest.param("5.4.0", marks=pytest.mark.slow)])
+
+@pytest.mark.parametrize("version", ["FlintMQ", BESIDE_JAVA])
 def test_a_copy_survives_kills(tmp_path: Path, version: str):
     if version != "FlintMQ":
         java_of(version)

@@ -228,6 +228,7 @@ class RingScene(Scene):
         self.queue.close()
 
 
+@pytest.mark.turn(3, of=["src/flintmq/kernels/", "src/flintmq/storage/memory/"])
 @pytest.mark.parametrize(
     ("actors", "fails_at"),
     [*(("p", n) for n in range(4)), *(("px", n) for n in range(4)), ("pc", 0), ("pc", 2), ("pf", 0), ("pf", 2),
