@@ -25,7 +25,10 @@ from tests.compat.stores import GOLDEN_NAMES, Golden
 
 STORES = 1000
 FEW = 10  # the short form, of the tests
-EXPECTED = {FEW: "d2f570446aba1d52c0bda7f3ed2ada98e24f8e014c75ff2818cfe49b6e681098"}
+EXPECTED = {
+    FEW: "d2f570446aba1d52c0bda7f3ed2ada98e24f8e014c75ff2818cfe49b6e681098",
+    STORES: "d85169decd7b29797fbc59d0e523fb111a97eabbc55dc4fb6004f6b028aa4458",
+}
 ASKED = (
     ["--json"],
     ["--json", "--skip-damage"],

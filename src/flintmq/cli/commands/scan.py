@@ -98,7 +98,7 @@ class MessageScan:
     def __iter__(self) -> Iterator[tuple[StoredMessage, bytes]]:
         from flintmq.kernels.read.fetch import take
         from flintmq.kernels.read.zone_keys import keyed
-        from flintmq.message import StoredMessage
+        from flintmq.message import StoredMessage, stored_message
         from flintmq.store.commitlog.predicate import Selector
 
         selector, grep, log = Selector(self.selection.predicate), self.selection.grep, self.walk.log
@@ -110,9 +110,12 @@ class MessageScan:
                 count = keyed(piece.data, piece.positions, count, key)
             if grep and not self.bodies.decompress:
                 count = _with_text(piece, count, grep)
-            # Of a copy, because messages outlive the piece, whose buffer is used again.
-            data = bytes(piece.data[: piece.end]) if count else b""
-            for message in take(StoredMessage, data, piece.positions, count):
+            # Of copies, because messages outlive the piece, whose buffer is used again: of each, or of all at once.
+            if 8 * count < piece.count:
+                messages = [stored_message(piece.data, at) for at in piece.positions[:count]]
+            else:
+                messages = take(StoredMessage, bytes(piece.data[: piece.end]), piece.positions, count)
+            for message in messages:
                 if has_key(message):
                     body = body_of(message)
                     if grep is None or grep in body:
