@@ -33,6 +33,7 @@ PATHS, FDS = "path", "fd"
 CALLS: dict[str, dict[int, tuple[str, int, int | None]]] = {
     "fdatasync": {75: (FDS, 0, None)},
     "fsync": {74: (FDS, 0, None)},
+    "syncfs": {306: (FDS, 0, None)},
     "fallocate": {285: (FDS, 0, None)},
     "pwrite": {18: (FDS, 0, None), 296: (FDS, 0, None)},
     "open": {2: (PATHS, 0, None), 257: (PATHS, 1, 0)},

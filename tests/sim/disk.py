@@ -418,6 +418,35 @@ class SimDisk(OtherDisk):
     def start_sync_all(self, path: str) -> None:
         pass
 
+    def open_disk(self, path: str) -> int | None:
+        if self.model != "ext4" or path not in self.folders:
+            return None
+        return self._fd(SimFile(0), path)
+
+    def is_on_disk(self, disk: int, path: str) -> bool:
+        return path in self.folders or self.find(path) is not None
+
+    def sync_disk(self, disk: int) -> None:
+        """Make all durable; a failure is one of the files below the directory that was opened."""
+        _, path = self._open[disk]
+        named = [(os.path.join(folder, name), file) for folder, names in self.folders.items()
+                 for name, file in names.items() if file is not None]  # fmt: skip
+        try:
+            self._tick("sync_disk", path)
+        except OSError:
+            for name, file in named:
+                if name.startswith(path + os.sep):
+                    file.failed(shows_old=False)
+            self._changed()
+            raise
+        if self.journal is not None:
+            for _, file in named:
+                file.synced()
+                self.journal.sync_file(file)
+            for folder in list(self.folders):
+                self.journal.sync_folder(folder)
+            self._changed()
+
     def sync_dir(self, path: str) -> None:
         self._tick("sync_dir", path)
         if self.journal is not None:

@@ -17,7 +17,7 @@ from flintmq.store.message_store import MessageStore
 
 FAULTS = ("allocate", "create", "open_write", "pwrite", "sync", "sync_dir", "rename", "unlink", "mkdirs", "truncate",
           "map_write", "drop_cache", "populate", "advise_random", "advise_needed", "advise_huge", "lock_memory",
-          "unlock_memory")  # fmt: skip
+          "unlock_memory", "open_disk", "sync_disk")  # fmt: skip
 
 
 def unclean() -> Any:
@@ -97,7 +97,7 @@ def _guarded(name: str) -> Callable[..., Any]:
             if rule.hits(name, path):
                 self.refused.append((name, path))
                 raise OSError(rule.error, os.strerror(rule.error), path)
-        skipped = name in ("sync", "sync_dir") and not self.syncs
+        skipped = name in ("sync", "sync_dir", "sync_disk") and not self.syncs
         return None if skipped else real(self, first, *rest, **more)
 
     return call

@@ -225,7 +225,7 @@ def _refused(name: str) -> Callable[..., Any]:
 
 _WRITES = """
     mkdirs create open_write allocate truncate pwrite map_write populate is_named rename unlink sync start_sync
-    start_sync_all sync_dir disk_used disk_used_bytes
+    start_sync_all open_disk is_on_disk sync_disk sync_dir disk_used disk_used_bytes
 """
 for _name in _WRITES.split():
     setattr(ObjectStore, _name, _refused(_name))

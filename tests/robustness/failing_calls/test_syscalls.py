@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from flintmq import MessageStore
 from flintmq.errors import StoreError
 from flintmq.message import PutMessageStatus
+from flintmq.storage.files.filesystem import REAL
 from tests.support.engine import check_derived, open_small, put_all, records, stored, tree
 
 STRACE = shutil.which("strace")
@@ -122,6 +125,57 @@ def test_the_log_is_synced_by_fdatasync_and_never_by_msync(tmp_path: Path):
     text = log.read_text()
     assert text.count("fdatasync(") >= 10
     assert "msync(" not in text and "sync_file_range(" not in text and "syncfs(" not in text
+
+
+KILLED = r"""
+import os, signal, sys
+from flintmq import Message, MessageStore
+keys = {"flushIntervalConsumeQueue": 1 << 30, "mappedFileSizeCommitLog": 1 << 20}
+store = MessageStore(sys.argv[1], config=keys, unique_keys=False)
+for n in range(300):
+    assert store.put(Message(f"T{n % 50}", b"%06d" % n, queue_id=n // 50))
+assert store.wait_dispatched()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+START = r"""
+import sys
+from flintmq import MessageStore, StoreError
+store = MessageStore(sys.argv[1], unique_keys=False)
+try:
+    store.close()
+except StoreError:
+    print("unclean")
+"""
+
+
+def start(root: Path, *rule: str) -> tuple[str, str]:
+    """Open and close a store; what it said, and its syncs."""
+    assert STRACE is not None
+    log = root.parent / "strace.log"
+    words = [STRACE, "-f", "-o", str(log), "-e", "trace=fsync,fdatasync,syncfs", *rule]
+    done = subprocess.run([*words, sys.executable, "-c", START, str(root)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr[-1000:]
+    return done.stdout, log.read_text()
+
+
+def test_many_queues_are_durable_after_a_kill_and_a_failed_sync_of_the_file_system_is_told(tmp_path: Path):
+    """One call stands for 300 files and their directories where it tells all errors: so its failure is theirs."""
+    root, sure = tmp_path / "store", REAL.open_disk(str(tmp_path))
+    done = subprocess.run([sys.executable, "-c", KILLED, str(root)], capture_output=True, timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    subprocess.run(["cp", "-a", "--sparse=always", root, tmp_path / "again"], check=True)
+    said, syncs = start(root, "-e", "inject=syncfs:error=EIO:when=1")
+    assert "INJECTED" in syncs and (root / "abort").exists() == (sure is not None)
+    assert said == ("unclean\n" if sure is not None else ""), "elsewhere the call is a hint, and each file is synced"
+    if sure is not None:
+        os.close(sure)
+        said, syncs = start(tmp_path / "again")
+        assert said == "" and syncs.count("syncfs(") == 1 and len(re.findall("fsync|fdatasync", syncs)) < 60
+    for one in (root, tmp_path / "again"):
+        with MessageStore(one) as store:
+            bodies = [b"%06d" % n for n in range(300)]
+            assert sorted(m.body for m in store) == bodies
+            assert [store.get(f"T{n % 50}", n // 50, 0).messages[0].body for n in range(300)] == bodies
 
 
 @pytest.mark.parametrize("number", [1, 3, 8, 15])

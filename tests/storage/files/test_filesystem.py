@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -342,6 +343,40 @@ def test_a_file_system_that_cannot_be_told_to_write_is_no_error(
     for path in ("missing", "link"):
         REAL.start_sync_all(str(tmp_path / path))
     assert asked == [True], "neither a directory that is missing nor one behind a link is opened"
+
+
+@pytest.mark.parametrize(
+    ("system", "release", "kind", "sure"),
+    [("Linux", "5.17.0-1-amd64", "ext4", True), ("Linux", "6.18.44-fc", "ext4", True), ("Linux", "10.0", "ext4", True),
+     ("Linux", "5.16.20", "ext4", False), ("Linux", "5.8.0", "ext4", False), ("Linux", "4.18.0-553.el8", "ext4", False),
+     ("Linux", "6.18.0", "xfs", False), ("Linux", "strange", "ext4", False), ("Darwin", "23.1.0", "ext4", False)],
+)  # fmt: skip
+def test_one_sync_of_a_file_system_is_trusted_where_it_tells_all_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str, release: str, kind: str, sure: bool
+):
+    """Of data since Linux 5.8, of names and sizes since 5.17; and only ext4 always empties the disk's own cache."""
+    (tmp_path / "ext4-mount").mkdir()
+    monkeypatch.setattr(filesystem.os, "uname", lambda: SimpleNamespace(sysname=system, release=release))
+    monkeypatch.setattr(filesystem, "_folder_of_mount", lambda path, asked: str(tmp_path / f"{kind}-mount"))
+    if kind != "ext4":
+        monkeypatch.setattr(filesystem, "_folder_of_mount", lambda path, asked: str(tmp_path / f"no {asked}"))
+    disk = REAL.open_disk(str(tmp_path))
+    assert (disk is not None) is sure
+    assert REAL.open_disk(str(tmp_path / "missing")) is None
+    if disk is not None:
+        assert REAL.is_on_disk(disk, str(tmp_path / "ext4-mount"))
+        assert not REAL.is_on_disk(disk, "/proc/self") and not REAL.is_on_disk(disk, str(tmp_path / "missing"))
+        REAL.close(disk)
+
+
+def test_a_file_system_that_was_not_synced_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def failed(fd: int) -> None:
+        raise OSError(errno.EIO, "a page was lost")
+
+    monkeypatch.setattr("flintmq.storage.files.libc_memory.sync_file_system", failed)
+    with pytest.raises(OSError, match="a page was lost"):
+        REAL.sync_disk(0)
+    assert OtherDisk().open_disk(str(tmp_path)) is None
 
 
 def test_a_folder_that_is_made_has_its_names_on_disk(tmp_path: Path):

@@ -1,5 +1,6 @@
 """Where units are written: hand-made queues, hand-made bytes."""
 
+import os
 import threading
 from array import array
 from pathlib import Path
@@ -308,6 +309,82 @@ def test_before_many_files_are_synced_the_file_system_is_told_to_write(tmp_path:
         assert effects.count("sync_dir") == 2 * count + 1
         assert not files.dirty and not files.grown
         files.close()
+
+
+@pytest.fixture
+def many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Three known files that dispatch wrote again, on a disk that tells all errors by one sync."""
+    monkeypatch.setattr("flintmq.store.consumequeue.writer.MANY_FILES", 3)
+    monkeypatch.setattr(Faulty, "open_disk", lambda self, path: os.open(path, os.O_RDONLY))
+    effects = Faulty()
+    files, paths = known_files(tmp_path, effects, 3)
+    files.doubt_names(str(tmp_path / "consumequeue"))
+    for path in paths:
+        files.write(path, 100, b"ab", 0)
+    yield files, effects, paths
+    files.close()
+
+
+Many = tuple[OpenFiles, Faulty, list[str]]
+
+
+def test_where_the_kernel_tells_all_errors_one_sync_stands_for_those_of_many_files(many: Many):
+    files, effects, _ = many
+    files.flush()
+    assert effects.count("sync_disk") == 1 and effects.count("sync") == effects.count("sync_dir") == 0
+    assert effects.calls.index(("sync_disk", effects.calls[-1][1])) > max(
+        n for n, (name, _) in enumerate(effects.calls) if name == "pwrite"
+    ), "the bytes are written again before it"
+    assert not files.dirty and not files.grown and files._disk is None
+    files.flush()
+    assert effects.count("sync_disk") == 1, "once, after the start"
+
+
+def test_a_file_on_another_file_system_is_synced_by_itself(many: Many, monkeypatch: pytest.MonkeyPatch):
+    files, effects, paths = many
+    other = os.path.dirname(paths[1])
+    monkeypatch.setattr(Faulty, "is_on_disk", lambda self, disk, path: not path.startswith(other))
+    files.flush()
+    assert [path for name, path in effects.calls if name == "sync"] == [paths[1]]
+    assert [path for name, path in effects.calls if name == "sync_dir"] == [other]
+    assert effects.count("sync_disk") == 1 and not files.dirty and not files.grown
+
+
+def test_a_sync_of_the_file_system_that_fails_is_a_failed_sync_of_all(many: Many):
+    files, effects, paths = many
+    grown = set(files.grown)
+    effects.refuse("sync_disk", times=1)
+    with pytest.raises(OSError):
+        files.flush()
+    assert files.dirty == set(paths) and files.grown == grown and effects.count("sync") == 0
+    assert files._disk is None, "what it would tell later is no longer the truth: the next flush syncs file by file"
+    files.flush()
+    assert effects.count("sync_disk") == 1 and effects.count("sync") == 3 and not files.dirty
+
+
+def test_what_is_written_while_the_file_system_is_synced_is_left_to_the_next_flush(
+    many: Many, monkeypatch: pytest.MonkeyPatch
+):
+    files, effects, paths = many
+    new = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(paths[0]))), "new", "0", "0")
+
+    def sync_disk(self: Faulty, disk: int) -> None:
+        files.write(paths[2], 100, b"X", 7)
+        files.write(new, 100, b"X", 0)
+
+    monkeypatch.setattr(Faulty, "sync_disk", sync_disk)
+    rest = files._flush_disk(files._disk or 0, sorted(files.dirty))
+    assert rest == [] and files.dirty == {paths[2], new}
+    assert os.path.dirname(new) in files.grown
+    files.flush()
+    assert not files.dirty and not files.grown
+
+
+def test_few_files_are_synced_one_by_one_and_the_descriptor_goes(many: Many, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("flintmq.store.consumequeue.writer.MANY_FILES", 4)
+    files, effects, _ = many
+    files.flush()
+    assert effects.count("sync") == 3 and effects.count("sync_disk") == 0 and files._disk is None
 
 
 def test_in_the_midst_of_a_life_the_file_system_is_not_told_to_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

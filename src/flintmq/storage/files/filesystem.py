@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import re
 import stat as stat_module
 import threading
 import time
@@ -31,6 +32,7 @@ _WRITE = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 _MODE = 0o666  # of new files, as the umask allows
 _FOLDER = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
 
+_WHOLE_DISK = (5, 17)  # Linux from which on a sync of a whole ext4 tells all errors: `open_disk`
 PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # errors of an open that may pass
 _guarded: list[str] = []  # roots of stores that this process writes; changed by single calls, so it needs no lock
 
@@ -227,6 +229,22 @@ def _by_name(fd: int, path: str, folder: int | None) -> int:
     with suppress(OSError):  # nothing was written by it
         os.close(spare)
     return fd
+
+
+def _folder_of_mount(path: str, kind: str) -> str:
+    """Return the directory in /sys that the mount of a path has if its file system is of this kind.
+
+    Raises OSError: the path is not there, or on no block device.
+    """
+    device = os.stat(path).st_dev
+    name = os.path.basename(os.readlink(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}"))
+    return f"/sys/fs/{kind}/{name}"
+
+
+def _tells_all_errors() -> bool:
+    """Return whether this kernel's syncfs is as sure as a sync of each file: see `Effects.open_disk`."""
+    release = os.uname()
+    return release.sysname == "Linux" and tuple(map(int, re.findall(r"\d+", release.release)[:2])) >= _WHOLE_DISK
 
 
 class NotOpened(OSError):
@@ -487,14 +505,9 @@ class Effects:
 
         For ext4, XFS and f2fs it is the inode of its directory in /sys, which is new for each mount.
         """
-        try:
-            device = os.stat(path).st_dev
-            name = os.path.basename(os.readlink(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}"))
-        except OSError:
-            return ""
         for kind in ("ext4", "xfs", "f2fs"):
             with suppress(OSError):
-                return str(os.stat(f"/sys/fs/{kind}/{name}").st_ino)
+                return str(os.stat(_folder_of_mount(path, kind)).st_ino)
         return ""
 
     def map_read(self, fd: int, size: int) -> mmap.mmap:
@@ -732,6 +745,34 @@ class Effects:
             finally:
                 os.close(fd)
 
+    def open_disk(self, path: str) -> int | None:
+        """Open a directory, before files are written, so that `sync_disk` may sync its whole file system.
+
+        None: it could, but only a sync of each file is sure. By the kernel's version and the kind of file system:
+        Linux tells errors of data since 5.8, of names and sizes since 5.17; and ext4 has the disk empty its own cache
+        also where nothing but data was written, which others (XFS) leave to the syncs of files. Errors are told from
+        here on, to this descriptor, whoever else asks; and once an older one that nobody was told of.
+        """
+        with suppress(OSError):
+            if _tells_all_errors() and os.path.isdir(_folder_of_mount(path, "ext4")):
+                return os.open(path, _FOLDER)
+        return None
+
+    def is_on_disk(self, disk: int, path: str) -> bool:
+        """Return whether a file or directory lies on the file system that `open_disk` opened."""
+        with suppress(OSError):
+            return os.stat(path).st_dev == os.fstat(disk).st_dev
+        return False
+
+    def sync_disk(self, disk: int) -> None:
+        """Make all data, sizes and names of a file system durable, those of other programs too.
+
+        `disk`: of `open_disk`.
+
+        Raises OSError: something was not written since it was opened, of whatever file.
+        """
+        libc_memory.sync_file_system(disk)
+
     def sync_dir(self, path: str) -> None:
         """Make the names in a directory durable (fsync of the directory).
 
@@ -798,6 +839,10 @@ class OtherDisk(Effects):
     def entered(self, path: str, below: str) -> AbstractContextManager[None]:
         """Keep nothing open: no path is reached step by step."""
         return nullcontext()
+
+    def open_disk(self, path: str) -> int | None:
+        """Open nothing: its files are synced one by one."""
+        return None
 
     def pread(self, fd: int, count: int, position: int) -> bytes:
         """Read up to count bytes, by `pread_into`."""

@@ -78,7 +78,7 @@ class ConsumeQueues:
             unsure: after an unclean stop: until `finish_loading`, units may be torn, and names of files not on disk.
         """
         if unsure:
-            self.files.doubt_names()
+            self.files.doubt_names(os.path.join(self.root, directories.QUEUES))
         loader = QueueLoader(self.effects, log_begin, is_at, unsure=unsure)
         dispatched, missing = log_begin, log_end
         for kind, name in self.names():

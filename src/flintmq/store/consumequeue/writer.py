@@ -104,6 +104,7 @@ class OpenFiles:
         self.dirty: set[str] = set()  # written since the last flush, open or not
         self.grown: set[str] = set()  # directories that got a new name since the last flush
         self.unsure = False
+        self._disk: int | None = None  # see Effects.open_disk: opened before files are written, for the next flush
         self.known: dict[str, bytes] = {}
         self._known_bytes = 0
         self._again: dict[str, bytes] = {}  # path -> its first bytes, which the next flush writes once more
@@ -177,9 +178,14 @@ class OpenFiles:
         """Note the directories that may be new: the queue's, its topic's, and the one above."""
         self.grown |= {folder, os.path.dirname(folder), os.path.dirname(os.path.dirname(folder))}
 
-    def doubt_names(self) -> None:
-        """Take names of existing files as not on disk until `trust_names`."""
+    def doubt_names(self, folder: str = "") -> None:
+        """Take names of existing files as not on disk until `trust_names`.
+
+        `folder`: the directory of all queues, whose file system the next flush may sync as a whole; "": file by file.
+        """
         self.unsure = True
+        if folder and self._disk is None:
+            self._disk = self.effects.open_disk(folder)
 
     def trust_names(self) -> None:
         """Take names of existing files as on disk from now on, unless they were noted before."""
@@ -202,8 +208,9 @@ class OpenFiles:
 
         An open file is synced by its descriptor; only a file that was closed since it was written is opened again.
         Files are taken topic by topic, each with its directories, so that a topic's directory is opened once. After a
-        kill the sync of each of many files would wait for the disk; so the file system writes all of them first, and
-        each sync then finds its file written. That call promises nothing: the syncs do.
+        kill the sync of each of many files would wait for the disk. So where the kernel tells all errors
+        (Effects.open_disk), one sync of the file system stands for those of its files and directories. Elsewhere the
+        file system writes all of them first, which promises nothing, and each sync then finds its file written.
 
         Thread: one at a time.
 
@@ -214,10 +221,18 @@ class OpenFiles:
         with self._lock:
             paths = sorted(self.dirty)
             again = sorted(self._again)
-        if again:
-            self._write_again(again)
-            if len(paths) >= MANY_FILES:
-                self.effects.start_sync_all(_topic_folder(paths[0]))
+            disk, self._disk = self._disk, None
+        try:
+            if again:
+                self._write_again(again)
+            if again and len(paths) >= MANY_FILES:
+                if disk is not None:
+                    paths = self._flush_disk(disk, paths)
+                else:
+                    self.effects.start_sync_all(_topic_folder(paths[0]))
+        finally:
+            if disk is not None:
+                self.effects.close(disk)
         for topic, files in itertools.groupby(paths, _topic_folder):
             with self.effects.entered(topic, os.path.dirname(topic)):
                 folders = []
@@ -241,6 +256,24 @@ class OpenFiles:
                             with self.effects.writing(path) as fd:
                                 self.effects.pwrite(fd, self._again[path], 0)
                             del self._again[path]
+
+    def _flush_disk(self, disk: int, paths: list[str]) -> list[str]:
+        """Sync a file system; return the files that lie on another one, and are not synced."""
+        with self._lock:
+            grown = sorted(self.grown)
+        here = {path for path in (*paths, *grown) if self.effects.is_on_disk(disk, path)}
+        with self._lock:  # clean before the sync, as in `_flush_file`; a name that is made meanwhile is noted anew
+            files, folders = self.dirty & here, self.grown & here
+            self.dirty -= files
+            self.grown -= folders
+        try:
+            self.effects.sync_disk(disk)
+        except BaseException:
+            with self._lock:
+                self.dirty |= files
+                self.grown |= folders
+            raise
+        return [path for path in paths if path not in files]
 
     def _flush_folder(self, folder: str) -> None:
         with self._lock:  # a name that is made meanwhile must not be taken for one that was synced
@@ -300,6 +333,9 @@ class OpenFiles:
         with self._lock:
             self._lock.wait_for(lambda: not self._syncing)
             self._close_all()
+            if self._disk is not None:
+                self.effects.close(self._disk)
+                self._disk = None
 
     def _close_all(self) -> None:
         """Close all files. The caller has the lock."""

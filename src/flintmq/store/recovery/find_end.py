@@ -19,6 +19,7 @@ from flintmq.store.commitlog.end_of_log import StopFacts, Verdict
 from flintmq.store.commitlog.files import LogFile, LogFiles
 from flintmq.store.commitlog.records import last_file_begun_by, record_at
 from flintmq.store.commitlog.resync import next_record
+from flintmq.store.commitlog.sources import OWN
 from flintmq.store.commitlog.walk import NO_FILE, REFUSED, LogWalk, Piece
 from flintmq.store.layout.small_files import fsync_and_drop_cache, written_by_flintmq
 from flintmq.store.recovery.decisions import Decisions
@@ -75,9 +76,13 @@ class EndSearch:
             self._accept(error, accept_lost)
         begin = self.compared = recovery_scan_start(self.files, self.facts, self.checkpoint)
         # Before the walk, which must judge what the disk has, not what the page cache shows.
-        if reread and not self.facts.clean:
+        from_disk = reread and not self.facts.clean
+        if from_disk:
             self._reread(begin)
-        walk = LogWalk(self.files, self.facts, begin, strict=True, cut_unordered=True, ask_queues=True)
+        # Mapped, another thread reads ahead while this one compares. After a clean stop little is read, and a thread
+        # that reads ahead would only fill the page cache with the zeros after the end.
+        access = OWN if from_disk else "pread"
+        walk = LogWalk(self.files, self.facts, begin, access=access, cut_unordered=True, ask_queues=True)
         end, last_time = begin, 0
         # Only a store whose records FlintMQ alone has made is known to have no such records anywhere.
         torn = None
