@@ -9,6 +9,7 @@ import pytest
 
 from flintmq.storage.memory.mapped_file import MappedFile
 from flintmq.store.append.flush import PythonFlush
+from flintmq.store.consumequeue import writer
 from flintmq.store.message_store import MessageStore
 from flintmq.store.recovery import apply, truncate
 from tests.sim.disk import MODELS, Image, SimDisk
@@ -51,6 +52,22 @@ def test_short_cases_hold_at_every_call(model: str):
 def test_drawn_cases_of_some_lives_hold_at_every_call(model: str):
     depths = explore(SHORT + 7, model, 2).counts
     assert depths[2] > 0, "recovery was stopped, too"
+
+
+def test_cases_in_which_one_sync_stands_for_those_of_all_queues_hold_at_every_call(monkeypatch: pytest.MonkeyPatch):
+    """The first flush of the queues after a kill, also where that sync fails or the power does."""
+    monkeypatch.setattr(writer, "MANY_FILES", 1)
+    reached: list[int] = []
+    sync_disk = SimDisk.sync_disk
+
+    def counted(self: SimDisk, disk: int) -> None:
+        reached.append(self.calls)
+        sync_disk(self, disk)
+
+    monkeypatch.setattr(SimDisk, "sync_disk", counted)
+    for seed in (*range(2, PAIRS, 409), SHORT + 7):
+        explore(seed, "ext4", 2)
+    assert len(reached) > 50
 
 
 def test_one_state_is_made_again_by_its_numbers():
