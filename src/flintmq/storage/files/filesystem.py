@@ -232,7 +232,7 @@ def _by_name(fd: int, path: str, folder: int | None) -> int:
 
 
 def _folder_of_mount(path: str, kind: str) -> str:
-    """Return the directory in /sys that the mount of a path has if its file system is of this kind.
+    """Return the directory in /sys of the mount of a path, if its kind is this one.
 
     Raises OSError: the path is not there, or on no block device.
     """
@@ -242,7 +242,7 @@ def _folder_of_mount(path: str, kind: str) -> str:
 
 
 def _tells_all_errors() -> bool:
-    """Return whether this kernel's syncfs is as sure as a sync of each file: see `Effects.open_disk`."""
+    """Return whether syncfs is as sure here as a sync of each file: see `open_disk`."""
     release = os.uname()
     return release.sysname == "Linux" and tuple(map(int, re.findall(r"\d+", release.release)[:2])) >= _WHOLE_DISK
 
@@ -746,12 +746,12 @@ class Effects:
                 os.close(fd)
 
     def open_disk(self, path: str) -> int | None:
-        """Open a directory, before files are written, so that `sync_disk` may sync its whole file system.
+        """Open a directory before files are written, for `sync_disk`.
 
-        None: it could, but only a sync of each file is sure. By the kernel's version and the kind of file system:
+        None: only a sync of each file is sure. Decided by the kernel's version and the kind of file system:
         Linux tells errors of data since 5.8, of names and sizes since 5.17; and ext4 has the disk empty its own cache
-        also where nothing but data was written, which others (XFS) leave to the syncs of files. Errors are told from
-        here on, to this descriptor, whoever else asks; and once an older one that nobody was told of.
+        also where nothing but data was written, which others (XFS) leave to the syncs of files. Errors are shown from
+        here on, to this descriptor, whoever else asks; and once an older one that nobody has seen.
         """
         with suppress(OSError):
             if _tells_all_errors() and os.path.isdir(_folder_of_mount(path, "ext4")):

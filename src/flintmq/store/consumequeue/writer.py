@@ -209,7 +209,7 @@ class OpenFiles:
         An open file is synced by its descriptor; only a file that was closed since it was written is opened again.
         Files are taken topic by topic, each with its directories, so that a topic's directory is opened once. After a
         kill the sync of each of many files would wait for the disk. So where the kernel tells all errors
-        (Effects.open_disk), one sync of the file system stands for those of its files and directories. Elsewhere the
+        (Effects.open_disk), one sync of the file system replaces those of its files and directories. Elsewhere the
         file system writes all of them first, which promises nothing, and each sync then finds its file written.
 
         Thread: one at a time.
