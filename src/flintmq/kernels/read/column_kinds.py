@@ -1,4 +1,7 @@
-"""Names the kind of each column for the kernels that write columns: `gather` into Arrow memory, `json_line` as JSON."""
+"""Names the kind of each column for the kernels that write columns.
+
+Those are `gather`, into Arrow memory, and `json_line`, as JSON.
+"""
 
 from __future__ import annotations
 

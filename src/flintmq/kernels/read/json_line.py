@@ -61,7 +61,7 @@ def _put_number(to, used, value):
 
 
 def _put_text(to, used, p, at, end):
-    """Write p[at:end] in quotes; return the position after it, or -1 if JSON or ASCII does not have it so."""
+    """Write p[at:end] in quotes; return the position after it, or -1 if it needs an escape."""
     odd: cython.int = 0
     i: cython.longlong
     to[used] = 34
@@ -142,7 +142,7 @@ def line(record: cython.const[cython.uchar][::1], body: bytes, heads: bytes, pla
     Args:
         record: the bytes of a record, valid or not.
         body: the body to show, in base64.
-        heads: what stands before the values of the columns, one after another, and then what ends the line; ASCII.
+        heads: ASCII text before the value of each column, one after another, and then the end of the line.
         plan: three bytes for each column: the length of its head, its kind and its place.
         ask, message: ask(message, column) returns the JSON of a value that Python must write.
 
