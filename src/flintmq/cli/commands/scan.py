@@ -130,10 +130,10 @@ class MessageScan:
 
 
 def _with_text(piece: Piece, count: int, text: bytes) -> int:
-    """Move the positions of records whose body may hold a text to the front; return their number.
+    """Move positions of records whose body may hold a text to the front; return their number.
 
-    Only the first `count` are looked at. All whose body holds it are among them, and some more: it may lie in other fields, or in records between. To search
-    the piece's bytes costs less than to make a message of each record.
+    Only the first `count` are looked at. All whose body holds it are among them, and some more: it may lie in other
+    fields, or in records between. To search the piece's bytes costs less than to make a message of each record.
     """
     from flintmq.kernels.read.zone_keys import find
 
