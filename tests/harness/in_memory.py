@@ -44,5 +44,5 @@ def tmp_path_factory(
     in_memory._basetemp = base
     yield in_memory
     if request.session.testsfailed:  # what they left is to be looked at, and takes no memory until then
-        shutil.copytree(base, disk / "in-memory", symlinks=True, dirs_exist_ok=True)
+        shutil.copytree(base, disk / base.name, symlinks=True)  # each folder of tests has a base of its own
     shutil.rmtree(base, ignore_errors=True)

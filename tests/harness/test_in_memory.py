@@ -39,7 +39,7 @@ def test_where_folders_are(
     assert folder.is_relative_to(tmp_path) == moved
     assert list(made) == [] and list(tmp_path.iterdir()) == []
     if moved:
-        kept = tmp_path_factory.getbasetemp() / "in-memory" / folder.name / "file"
+        kept = tmp_path_factory.getbasetemp() / folder.parent.name / folder.name / "file"
         assert kept.exists() == (failed == 1) and not folder.exists()
 
 

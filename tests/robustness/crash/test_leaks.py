@@ -34,7 +34,7 @@ class Refusing(Faulty):
 
 
 def held(root: Path) -> list[str]:
-    """What of this store the process still has open or mapped, and its threads."""
+    """What of this store the process still has open or mapped, and threads of stores: other tests' may come and go."""
     found = []
     for fd in os.listdir("/proc/self/fd"):
         try:
@@ -43,7 +43,7 @@ def held(root: Path) -> list[str]:
             continue  # the one that listed
     found = [path for path in found if str(root) in path]
     found += [line for line in Path("/proc/self/maps").read_text().splitlines() if str(root) in line]
-    return found + sorted(thread.name for thread in threading.enumerate() if thread is not threading.main_thread())
+    return found + sorted(thread.name for thread in threading.enumerate() if thread.name.startswith("flintmq"))
 
 
 def live(root: Path, number: int, *, sticky: bool, pool: bool) -> bool:

@@ -155,12 +155,11 @@ class Consumer:
             seen = self._source.arrivals()
             with self._group.lock:
                 runs = self._read(most)
-                found = any(run.messages for run in runs)
+                found = _has_message(runs)
                 if taken is not None and found:
                     taken += runs  # before they are handed out, so that they can be returned
                 if taken is not None or not found:
-                    for run in runs:
-                        self._hand_out(run)
+                    self._hand_out_all(runs)
             if found:
                 return runs
             self._warn_of_no_topic()
@@ -253,6 +252,11 @@ class Consumer:
         if next_one:
             group.positions[run.queue_id] = run.following
         return next_one
+
+    def _hand_out_all(self, runs: list[_Run]) -> None:
+        """Hand out runs as `_hand_out` says. The lock is held."""
+        for run in runs:
+            self._hand_out(run)
 
     def _give_back(self, taken: list[_Run]) -> None:
         """Take back runs so that they are delivered again, unless the position moved on."""
@@ -469,6 +473,10 @@ def _plain(offsets: Mapping[int, int]) -> dict[int, int]:
     return {
         arguments.number("queue_id", queue): arguments.number("offset", offset) for queue, offset in offsets.items()
     }
+
+
+def _has_message(runs: list[_Run]) -> bool:
+    return any(run.messages for run in runs)
 
 
 def _one_by_one(runs: list[_Run]) -> Iterator[_Run]:
