@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 MOST_BYTES = 1 << 20  # of one read, about
-LOOK_SHARE = 9  # a refresh of the view takes at most a tenth of the time
+LOOK_SHARE = 9  # a refresh of the view takes at most a tenth of the time, unless the pause would be too long
+LONGEST_PAUSE_S = 2.0  # until the next refresh: this one may have taken an hour because the process was stopped
 
 
 class _Seen(NamedTuple):
@@ -92,7 +93,7 @@ class ViewSource:
             self._now()
             end = time.monotonic()
             # Of thousands of queues a look takes long; most of the time is for reading.
-            self._next_look = end + max(VIEW_POLL_S, LOOK_SHARE * (end - begin))
+            self._next_look = end + max(VIEW_POLL_S, min(LOOK_SHARE * (end - begin), LONGEST_PAUSE_S))
         return 0  # `wait` looks again after its time
 
     def news(self) -> set[int]:

@@ -15,10 +15,11 @@ from flintmq.store import view_source
 from flintmq.store.consumer import consumer as module
 from flintmq.store.consumer.source import QueueRead, StoreSource
 from flintmq.store.message_store import MessageStore
-from flintmq.store.view import open_store
+from flintmq.store.view import StoreView, open_store
 from flintmq.store.view_source import ViewSource
 from tests.support.engine import KEYS, open_small
 from tests.support.faults import close_unclean
+from tests.support.own_time import own_time
 from tests.support.threads import at_once
 
 
@@ -224,6 +225,32 @@ def test_a_view_finds_queues_that_are_made_while_it_runs(store: MessageStore):
             store.put(Message("T", b"x", queue_id=queue))
             assert store.wait_dispatched(10)
             assert [m.queue_id for m in consumer.poll(wait_ms=10_000)] == [queue]
+
+
+def test_one_slow_refresh_of_a_view_delays_no_later_one(store: MessageStore, monkeypatch: pytest.MonkeyPatch):
+    """The process was stopped amid it, or the disk hung: that is no reason to look less often."""
+    now = [0.0]
+    own_time(monkeypatch, view_source, monotonic=lambda: now[0])
+    fill(store, [1])
+    with open_store(store.root, set=KEYS) as view:
+        source, refresh = ViewSource("T", view), StoreView.refresh
+
+        def refresh_in_an_hour(self: StoreView) -> None:
+            refresh(self)
+            now[0] += 3600
+
+        monkeypatch.setattr(StoreView, "refresh", refresh_in_an_hour)
+        now[0] += 1
+        source.arrivals()
+        monkeypatch.undo()
+        own_time(monkeypatch, view_source, monotonic=lambda: now[0])
+        store.put(Message("T", b"x", queue_id=5))
+        assert store.wait_dispatched(10)
+        source.arrivals()
+        assert source.queues() == {0}, "not at once"
+        now[0] += 2
+        source.arrivals()
+        assert source.queues() == {0, 5}
 
 
 def test_a_view_that_the_user_refreshes_shows_what_is_new(store: MessageStore, monkeypatch: pytest.MonkeyPatch):
