@@ -8,6 +8,7 @@ code 1 if a measured bar is missed; with --report, if any line is not held.
 from __future__ import annotations
 
 import argparse
+import compileall
 import importlib
 import shutil
 import sys
@@ -24,7 +25,7 @@ import report
 from harness import Context, Result, Unavailable
 from lines import FAMILIES, LINES
 from pace import Pace, words
-from provenance import Repository
+from provenance import ROOT, Repository
 
 
 def options(arguments: list[str] | None) -> argparse.Namespace:
@@ -78,6 +79,8 @@ def main(arguments: list[str] | None = None) -> int:
         fresh = [family for family in wanted if report.is_fresh(family, mib, rounds)]
         print(f"measured already, of the code as it is now: {', '.join(fresh) or 'none'}")
         wanted = [family for family in wanted if family not in fresh]
+    # As an installed package has it; with PYTHONDONTWRITEBYTECODE set each process would compile its imports.
+    compileall.compile_dir(ROOT / "src", quiet=1)
     scratch = Path(tempfile.mkdtemp(prefix="flintmq-bench-", dir=given.scratch))
     oracle = Path(given.oracle) if given.oracle else None
     context, repository, failed = Context(scratch, mib, rounds, given.quick, oracle), Repository(), False

@@ -1,7 +1,8 @@
 """Starts: P9k, P9a, P20. And P10: making queues and index anew.
 
-P9k: a store of 1 GiB that was killed, as a kill leaves it: queues, index, checkpoint, and of ours `flintmq.mark` too.
-Both sides start on copies of it, as whole processes.
+P9k: a store of 1 GiB that was killed, as a kill leaves one that runs: its files are flushed but for the last hundredth
+of the messages, and queues, index, checkpoint, and of ours `flintmq.mark` are there. Both sides start on copies of it,
+as whole processes.
 
 P9a: of the same log each side has an `abort` file and its checkpoint, and no queues and no index, so everything is
 validated and dispatched. Without our mark nothing says that the log is on the disk, so it is synced, dropped from the
@@ -33,13 +34,15 @@ from flintmq import MessageStore
 with MessageStore(sys.argv[1], unique_keys=False) as store:
     assert store.wait_dispatched()
 """
-# Puts into queues of so many topics, four each, and is killed once all is dispatched.
+# Puts into queues of so many topics, four each, and is killed once all is dispatched; rests before the last hundredth.
 KILLED = """
-import os, signal, sys
+import os, signal, sys, time
 from flintmq import Message, MessageStore
-path, topics, count, size, keys = sys.argv[1], *map(int, sys.argv[2:5]), eval(sys.argv[5])
+path, topics, count, size, rest, keys = sys.argv[1], *map(int, sys.argv[2:6]), eval(sys.argv[6])
 store, body = MessageStore(path, config=keys, unique_keys=False), os.urandom(size)
 for number in range(count):
+    if rest and number == count - count // 100:
+        time.sleep(rest)
     message = Message(f"topic-{number % topics:05d}", body, keys=f"k{number}", queue_id=number // topics % 4)
     assert store.put(message).status.name == "PUT_OK"
 assert store.wait_dispatched()
@@ -52,6 +55,7 @@ begin = time.process_time()
 MessageStore(sys.argv[1], unique_keys=False).close()
 print(json.dumps({"cpu inside": time.process_time() - begin}))
 """
+REST = 5  # seconds in which a store that runs flushes log, queues and index, several times
 TOPICS, QUEUES, LOG_FILE = 2500, 4, 64 << 20  # of the store of P20, and bytes of its log files
 Results = dict[str, Result]
 
@@ -61,9 +65,9 @@ def script(text: str, *words: str) -> str:
     return subprocess.run([sys.executable, "-c", text, *words], check=True, capture_output=True, text=True).stdout
 
 
-def killed_store(path: Path, topics: int, count: int, size: int, **keys: int) -> None:
+def killed_store(path: Path, topics: int, count: int, size: int, rest: int = 0, **keys: int) -> None:
     """Make a store that was killed after its last message was dispatched."""
-    words = [sys.executable, "-c", KILLED, str(path), str(topics), str(count), str(size), repr(keys)]
+    words = [sys.executable, "-c", KILLED, str(path), str(topics), str(count), str(size), str(rest), repr(keys)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode != -signal.SIGKILL:
         raise RuntimeError(f"the store was not filled: {done.stderr.strip()[-500:]}")
@@ -114,7 +118,7 @@ def small_files(root: Path) -> dict[Path, bytes]:
 def p9k(context: Context) -> Results:
     """Before each run the small files are again what the kill left; the large ones no start changes."""
     count, paths = (context.mib << 20) // (1024 + 176), [context.scratch / name for name in ("killed", "killed-java")]
-    killed_store(paths[0], 4, count, 1024)
+    killed_store(paths[0], 4, count, 1024, REST)
     subprocess.run(["cp", "-a", "--sparse=always", *map(str, paths)], check=True)
     os.sync()
     kept = {path: data for root in paths for path, data in small_files(root).items()}
