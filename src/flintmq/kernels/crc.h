@@ -68,7 +68,13 @@ static inline int same_bytes(const uint8_t *p, int64_t at, const uint8_t *q, int
     memcpy(&a, p + n - 8, 8); memcpy(&b, q + n - 8, 8); /* overlaps the one before */
     return (other | (a ^ b)) == 0;
 }
-static inline void copy_bytes(uint8_t *to, int64_t at, const uint8_t *p, int64_t from, int64_t n) { memcpy(to + at, p + from, n); }
+static inline void copy_bytes(uint8_t *to, int64_t at, const uint8_t *p, int64_t from, int64_t n) {
+#ifdef __GNUC__
+    /* GCC must not see that n is short: it would write `rep movs`, whose start costs more than a call of memcpy. */
+    if (!__builtin_constant_p(n)) __asm__("" : "+r"(n));
+#endif
+    memcpy(to + at, p + from, n);
+}
 /* Prefetch the cache lines of n bytes (4096 at most) from p + at on, which may be beyond the end of the buffer. */
 static inline void prefetch_lines(const uint8_t *p, int64_t at, int64_t n) {
     for (int64_t i = 0; i < n && i < 4096; i += 64) __builtin_prefetch(p + at + i, 0, 3);
