@@ -379,6 +379,8 @@ class _JsonWriter:
         return "[" + inside + ("," + inside).join(items) + outside + "]"
 
     def string(self, text: str) -> str:
+        if text.isascii() and text.isprintable() and not _ESCAPED.search(text):  # most are names
+            return f'"{text}"'
         return '"' + "".join(map(self.character, text)) + '"'
 
     def character(self, char: str) -> str:
@@ -394,4 +396,5 @@ class _JsonWriter:
         return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
+_ESCAPED = re.compile(r'["\\/]')  # the solidus in a compact text alone
 _UNESCAPES = {"\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "\\": "\\\\"}
