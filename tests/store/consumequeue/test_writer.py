@@ -380,6 +380,20 @@ def test_what_is_written_while_the_file_system_is_synced_is_left_to_the_next_flu
     assert not files.dirty and not files.grown
 
 
+def test_the_file_system_is_opened_before_files_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The kernel tells a descriptor what failed since it was opened: later on it would be too late."""
+    opened: list[str] = []
+    monkeypatch.setattr(Faulty, "open_disk", lambda self, path: opened.append(path))
+    files, paths = known_files(tmp_path, Faulty(), 3)
+    folder = str(tmp_path / "consumequeue")
+    files.doubt_names(folder)
+    assert opened == [folder]
+    files.write(paths[0], 100, b"ab", 0)
+    files.flush()
+    assert opened == [folder]
+    files.close()
+
+
 def test_few_files_are_synced_one_by_one_and_the_descriptor_goes(many: Many, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("flintmq.store.consumequeue.writer.MANY_FILES", 4)
     files, effects, _ = many
