@@ -334,3 +334,12 @@ def test_files_that_go_while_the_last_record_is_compared(tmp_path: Path, master:
         log = b"".join(path.read_bytes() for path in sorted((tmp_path / "copy" / "commitlog").iterdir()))
     assert log.rstrip(b"\0") == master.log[master.file_size :].rstrip(b"\0")
     assert sim.asked == [1, *[last] * begun, master.file_size]
+
+
+@pytest.mark.parametrize("name", ["ack", "adopt", "resync", "confirmed", "once", "services"])
+def test_a_switch_is_true_or_false(tmp_path: Path, name: str):
+    """The text "no" would be a yes: a copy would be made anew."""
+    words: dict[str, Any] = {name: "no"}
+    with pytest.raises(TypeError, match=f"^{name} is of type str; give True or False"):
+        Follower(tmp_path / "copy", "127.0.0.1:1", **words)
+    assert not (tmp_path / "copy").exists()

@@ -5,7 +5,7 @@ import json
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -37,10 +37,10 @@ GOOD: dict[str, dict[str, Any]] = {
     "view.query": {"topic": "T", "key": "k", "begin": 0, "end": 1, "limit": 1},
     "view.offset_at_time": {"topic": "T", "queue_id": 0, "ms": 5, "boundary": "lower"},
     "view.consumer": {"group": "g", "topic": "T", "tags": "t", "start": "earliest", "idle_ms": 1},
-    "view.messages": {"begin": 0},
+    "view.messages": {"begin": 0, "strict": True},
     "view.follow": {"begin": 0, "poll_ms": 1},
 }
-WRONG = {str: [b"T", 5, None, ["T"]], int: ["0", 1.0, True, b"0"]}
+WRONG: dict[type, list[Any]] = {str: [b"T", 5, None, ["T"]], int: ["0", 1.0, True, b"0"], bool: ["no", 0, None]}
 OPTIONAL = {"tags", "begin", "end", "idle_ms"}
 CASES = [
     (method, name, wrong)
@@ -74,6 +74,23 @@ def called(store: MessageStore, method: str, arguments: dict[str, Any]) -> objec
 def test_a_wrong_type_is_said_by_name(store: MessageStore, method: str, name: str, wrong: object):
     with pytest.raises(TypeError, match=f"^{name} is of type {type(wrong).__name__}; give "):
         called(store, method, GOOD[method] | {name: wrong})
+
+
+@pytest.mark.parametrize("wrong", ["no", "false", 0, None])
+def test_a_switch_is_true_or_false(tmp_path: Path, wrong: Any):
+    """The text "no" would be a yes: a lost log would be accepted."""
+    for name in ("dev", "accept_lost_log", "services", "unique_keys", "sync_in_caller", "ha_durable_only"):
+        with pytest.raises(TypeError, match=f"^{name} is of type {type(wrong).__name__}; give True or False"):
+            MessageStore(tmp_path / "new", **cast(Any, {name: wrong}))
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("name", ["until_refused", "delivered"])
+def test_a_switch_of_put_many_is_true_or_false(store: MessageStore, name: str):
+    before = list(store)
+    with pytest.raises(TypeError, match=f"^{name} is of type str; give True or False"):
+        store.put_many([Message("T", b"x", queue_id=0)], **cast(Any, {name: "no"}))
+    assert list(store) == before
 
 
 @pytest.mark.parametrize("method", GOOD)

@@ -20,6 +20,7 @@ from flintmq.ha.follower_steps import FollowerStats, FollowerSteps
 from flintmq.ha.follower_store import Event, FollowOptions
 from flintmq.storage.files.filesystem import REAL, Effects
 from flintmq.storage.threads.mutex import Condition
+from flintmq.store import arguments
 from flintmq.store.layout.store_config import given_config
 from flintmq.store.message_store import MessageStore
 from flintmq.store.view import StoreView
@@ -49,6 +50,7 @@ class Follower:
         services: see MessageStore; for simulations.
 
     Raises:
+        TypeError: a switch that is neither True nor False.
         UsageError: an address or an argument that cannot be used.
         ConfigError: an unknown key or an impossible value.
 
@@ -81,6 +83,7 @@ class Follower:
             raise UsageError(f"begin={begin!r} is neither first, last nor the log offset of a file")
         if flush not in FLUSHES:
             raise UsageError(f"flush={flush!r}; give SYNC or ASYNC")
+        arguments.flags(ack=ack, adopt=adopt, resync=resync, confirmed=confirmed, once=once, services=services)
         self.path, self.master = path, master
         keys = {"brokerRole": "SLAVE"} | ({"flushDiskType": FLUSHES[flush]} if flush else {})
         slave = given_config(config, False, {}).with_keys(keys)

@@ -15,6 +15,13 @@ def texts(**values: object) -> None:
             raise TypeError(f"{name} is of type {type(value).__name__}; give a str")
 
 
+def flags(**values: object) -> None:
+    """Refuse what is neither True nor False: the text "no" would count as yes."""
+    for name, value in values.items():
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} is of type {type(value).__name__}; give True or False")
+
+
 def number(name: str, value: object) -> int:
     """Return a number as a plain int: an int or what converts to one (numpy's), but no bool.
 

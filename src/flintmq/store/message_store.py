@@ -89,6 +89,7 @@ class MessageStore(Putter):
         keys: the same keys in snake case (`flush_disk_type="SYNC_FLUSH"`).
 
     Raises:
+        TypeError: a switch that is neither True nor False; nothing was opened.
         StoreLockedError: another process has it open, or dispatches it while `dispatch` is "thread".
         LostLogError: log files are missing that were flushed once; nothing was changed.
         CorruptStoreError: damage that is no tail; no record was changed.
@@ -135,6 +136,14 @@ class MessageStore(Putter):
         cut_at: int | None = None,
         **keys: Unpack[typed.Settings],
     ) -> None:
+        arguments.flags(
+            dev=dev,
+            accept_lost_log=accept_lost_log,
+            services=services,
+            unique_keys=unique_keys,
+            sync_in_caller=sync_in_caller,
+            ha_durable_only=ha_durable_only,
+        )
         if dispatch not in ("thread", "external"):
             raise UsageError(f'dispatch={dispatch!r}; give "thread" or "external"')
         if "direct_io" in keys:
@@ -235,10 +244,11 @@ class MessageStore(Putter):
 
         Raises:
             UsageError: the store is closed.
-            TypeError: one of them is no Message; nothing was stored.
+            TypeError: one of them is no Message, or a switch is neither True nor False; nothing was stored.
 
         Thread: any. Durability: as for put, for all of them when it returns.
         """
+        arguments.flags(until_refused=until_refused, delivered=delivered)
         self._parts.state.check()
         listed = _listed(messages)  # may call the store
         self._parts.state.check()

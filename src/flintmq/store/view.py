@@ -404,11 +404,12 @@ class StoreView(Tabular):
                 expired before the first message.
 
         Raises:
-            TypeError: (at the first message) an offset of another type.
+            TypeError: (at the first message) an argument of another type.
             CorruptStoreError: (strict, while iterating) damage, with file and position.
             StoreError: (strict, while iterating) a file was deleted before it was read.
         """
         begin = arguments.given_number("begin", begin)
+        arguments.flags(strict=strict)
         snapshot = self._now.snapshot
         start = 0 if begin is None else first_record(snapshot.log, begin)
         walk = LogWalk(snapshot.log, snapshot.facts, start, access=self.access, strict=strict, report=report)

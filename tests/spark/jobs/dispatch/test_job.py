@@ -3,6 +3,7 @@
 import shutil
 import threading
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -516,4 +517,13 @@ def test_an_engine_waits_while_a_dispatcher_looks_at_abort(tmp_path):
 def test_arguments_are_checked(golden, tmp_path, named):
     with pytest.raises(UsageError, match=f"{next(iter(named))}="):
         run(golden("basic").path, tmp_path / "into", **named)
+    assert not (tmp_path / "into").exists()
+
+
+@pytest.mark.parametrize("name", ["once", "anew"])
+def test_a_switch_is_true_or_false(tmp_path: Path, name: str):
+    """The text "no" would be a yes: all that was dispatched would be removed."""
+    words: dict[str, Any] = {name: "no"}
+    with pytest.raises(TypeError, match=f"^{name} is of type str; give True or False"):
+        dispatch(cast(Any, None), "from", str(tmp_path / "into"), **words)
     assert not (tmp_path / "into").exists()

@@ -275,3 +275,11 @@ def test_on_spark_with_and_without_a_condition(golden: Any, tmp_path: Path, spar
     for wrong in ("topik = 'a'", "topic = = 'a'"):
         with pytest.raises(UsageError, match="condition"):
             replay(spark, source, str(tmp_path / "none"), SMALL, where=wrong)
+
+
+@pytest.mark.parametrize("name", ["live", "dry_run", "system_topics", "fail_on_data_loss", "skip_refused"])
+def test_a_switch_is_true_or_false(tmp_path: Path, name: str):
+    """The text "no" would be a yes, and a dry run writes nothing."""
+    words: dict[str, Any] = {name: "no"}
+    with pytest.raises(TypeError, match=f"^{name} is of type str; give True or False"):
+        replay(None, "from", str(tmp_path / "new"), **words)

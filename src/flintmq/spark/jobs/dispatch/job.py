@@ -41,6 +41,7 @@ from flintmq.spark.jobs.tasks import parallelism, run_tasks
 from flintmq.storage.files.dispatch_lock import DispatchLock
 from flintmq.storage.files.store_url import absolute, outside_store
 from flintmq.storage.threads.stop_event import StopEvent
+from flintmq.store import arguments
 from flintmq.store.commitlog.anchor import anchor_at
 from flintmq.store.commitlog.log_end import LogEnd, find_end, refuse_damaged_ends
 from flintmq.store.commitlog.report import Report
@@ -123,6 +124,7 @@ def dispatch(
         The sums of all rounds.
 
     Raises:
+        TypeError: a switch that is neither True nor False; nothing was done.
         NotAStoreError, UnsupportedFormatError, StoreAccessError: root is not a store that can be read.
         UsageError: `into` is inside the store, or contains files that this job did not make, or another log; or the log
             is not the one of before; or an argument is impossible.
@@ -131,6 +133,7 @@ def dispatch(
         CorruptStoreError: damage in the log; records before it stay dispatched.
         StoreError: Spark gave up.
     """
+    arguments.flags(once=once, anew=anew)
     if max_bytes < 1:
         raise UsageError(f"max_bytes={max_bytes}; give at least 1")
     check_seconds("interval_s", interval_s)

@@ -29,6 +29,7 @@ from flintmq.spark.jobs.tasks import Progress, parallelism, scaled
 from flintmq.storage.files.filesystem import REAL
 from flintmq.storage.files.staging import bring_in, staging_for, sweep
 from flintmq.storage.files.store_url import absolute, is_remote, local_only, outside_store
+from flintmq.store import arguments
 from flintmq.store.commitlog.anchor import anchor_at
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.snapshot import Snapshot
@@ -124,6 +125,7 @@ def replay(
         progress: called from time to time with tasks done and in all.
 
     Raises:
+        TypeError: a switch that is neither True nor False; nothing was done.
         UsageError: an impossible option; `into` is inside the source, or contains other files; another replay makes the
             same store; the store would refuse a message (and not skip_refused).
         NotAStoreError, UnsupportedFormatError, StoreAccessError: the source or the directory cannot be used.
@@ -134,6 +136,13 @@ def replay(
 
     Durability: everything, on return.
     """
+    arguments.flags(
+        live=live,
+        dry_run=dry_run,
+        system_topics=system_topics,
+        fail_on_data_loss=fail_on_data_loss,
+        skip_refused=skip_refused,
+    )
     config, into, source = config or StoreConfig(), os.path.abspath(local_only(into)), absolute(source)
     pace = Pace.parse(speed)
     checked_peer(peer)
