@@ -1,4 +1,4 @@
-"""Files, time and randomness: the only code that calls the operating system about them.
+"""Files, time and randomness: what calls the operating system about a store's files.
 
 A room imports those above it in this list alone:
 
