@@ -4,7 +4,7 @@ import datetime
 import shutil
 import subprocess
 import sys
-import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.report import Report
 from tests.compat.stores import Golden
 from tests.support.arrow_rows import java_differs, rows_of
+from tests.support.threads import at_once
 
 Rows = list[dict[str, Any]]
 
@@ -271,9 +272,5 @@ def test_threads_never_get_the_same_memory() -> None:
             if bytes(view) != bytes([number]) * 64:
                 wrong.append(number)
 
-    threads = [threading.Thread(target=use, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*[partial(use, number) for number in range(8)])
     assert not wrong

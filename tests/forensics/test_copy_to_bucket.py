@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from tests.compat.stores import Golden
 from tests.forensics.test_copy import SMALL, files
 from tests.support.makers import config_of
 from tests.support.object_server import BUCKET, KEYS, Server
+from tests.support.threads import at_once
 
 __all__ = ["run"]  # a fixture
 PUBLISHED = "flintmq.copied"
@@ -226,11 +228,7 @@ def test_of_two_copies_one_wins(golden: Any, tmp_path: Path, place: Place, monke
         except UsageError as error:
             refused.append(str(error))
 
-    threads = [threading.Thread(target=one, args=(root,)) for root in roots]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*[partial(one, root) for root in roots])
     [text] = refused
     assert text.startswith(place.url) and "\n" not in text and ("not finished" in text or "just ended" in text)
     winner = json.loads(place.files()[PUBLISHED])["from"]

@@ -15,6 +15,7 @@ from flintmq.errors import UnfinishedError, UsageError
 from flintmq.metrics.server import SCRAPES, MetricsServer
 from flintmq.metrics.stores import StoresWatch
 from tests.support.prometheus import only, samples
+from tests.support.threads import beside
 
 
 @contextlib.contextmanager
@@ -94,15 +95,11 @@ def test_too_many_scrapes_at_once_are_told_to_come_again(
 
     monkeypatch.setattr(StoresWatch, "text", text)
     found: list[int] = []
-    threads = [threading.Thread(target=lambda: found.append(ask(server)[0])) for _ in range(SCRAPES)]
-    for thread in threads:
-        thread.start()
-    for _ in threads:
-        assert inside.acquire(timeout=30)
-    assert ask(server)[0] == 503
-    go.set()
-    for thread in threads:
-        thread.join(30)
+    with beside(*[lambda: found.append(ask(server)[0])] * SCRAPES):
+        for _ in range(SCRAPES):
+            assert inside.acquire(timeout=30)
+        assert ask(server)[0] == 503
+        go.set()
     assert found == [200] * SCRAPES and ask(server)[0] == 200
 
 

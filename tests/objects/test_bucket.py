@@ -1,7 +1,6 @@
 """Buckets: what every kind of them promises, asked of moto's server and of real ones."""
 
 import os
-import threading
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import quote
@@ -13,6 +12,7 @@ from flintmq.errors import StoreAccessError
 from flintmq.objects.bucket import ObjectEntry
 from flintmq.objects.opening import bucket_of
 from tests.support.object_servers import BUCKET, RealServer
+from tests.support.threads import at_once
 
 KEYS_OF_USERS = ["x", "topic_name=%25DLQ%25g/f.parquet", "%DLQ%g/f", "库存/1", "b c+d&e#f?g/h", "q~1/*", "[x]/{y}"]
 
@@ -121,14 +121,7 @@ def test_files_and_copies(bucket, tmp_path):
 
 def test_of_many_that_put_one_key_one_wins(bucket):
     won = []
-    threads = [
-        threading.Thread(target=lambda n=n: won.append(n) if bucket.put_new("once", b"%d" % n) else None)
-        for n in range(8)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*[lambda n=n: won.append(n) if bucket.put_new("once", b"%d" % n) else None for n in range(8)])
     assert len(won) == 1 and bucket.read("once") == b"%d" % won[0]
 
 

@@ -2,6 +2,7 @@
 
 import re
 import threading
+from functools import partial
 
 import pytest
 
@@ -13,6 +14,7 @@ from flintmq.forensics.store_upload import StoreUpload
 from flintmq.forensics.verify.run import verify
 from flintmq.storage.files.store_url import effects_for
 from flintmq.store.commitlog.predicate import Predicate
+from tests.support.threads import at_once
 
 SAME = ("physical_offset", "size", "queue_id", "queue_offset", "body_crc", "topic", "tags", "keys", "msg_id")
 ELSEWHERE = {"s3": "s3.endpoint", "gs": "gs.endpoint", "abfs": "azure.endpoint", "hdfs": "hdfs.http"}
@@ -158,10 +160,6 @@ def test_of_two_copies_one_wins(golden, server, bucket, monkeypatch):
         except UsageError as error:
             told.append(str(error))
 
-    threads = [threading.Thread(target=one, args=(name,)) for name in ("basic", "flags")]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(partial(one, "basic"), partial(one, "flags"))
     assert sorted(isinstance(one, str) for one in told) == [False, True]
     assert verify(url, config).defects == []

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from flintmq.kernels.threads.handoff import INTERRUPTED, LATE, OPENED, Latch, Signal
-from tests.support.threads import beside
+from tests.support.threads import at_once, beside
 
 
 def test_a_wake_up_during_work_is_not_lost_and_counts_once():
@@ -71,16 +71,10 @@ def test_work_is_handed_over_and_answered_by_many_threads():
         for latch in latches:
             latch.open()
 
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    answering = threading.Thread(target=answer)
-    answering.start()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    stop = True
-    signal.set()
-    answering.join()
+    with beside(answer):
+        at_once(*[work] * 8)
+        stop = True
+        signal.set()
     assert answered == [OPENED] * 2400
 
 

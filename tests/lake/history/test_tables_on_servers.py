@@ -1,6 +1,5 @@
 """Tables on real servers of every kind: each row once, of two exports one wins, history and diff read them."""
 
-import threading
 from collections import Counter
 from typing import Any
 
@@ -18,6 +17,7 @@ from flintmq.objects.bucket import Bucket
 from flintmq.objects.object_file import ObjectFile
 from tests.objects.conftest import bucket, server  # noqa: F401  (fixtures)
 from tests.support.object_servers import RealServer
+from tests.support.threads import at_once
 
 SMALL: dict[str, Any] = {"mappedFileSizeCommitLog": 1 << 18, "mappedFileSizeConsumeQueue": 2000}
 TOPICS = ["Orders", "库存", "%DLQ%g", "orders-1"]
@@ -68,11 +68,7 @@ def test_a_table_on_every_kind_of_server(server: RealServer, bucket: Bucket, tmp
             assert "\n" not in str(error)
             outcomes["refused"] += 1
 
-    threads = [threading.Thread(target=run) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*[run] * 3)
     assert outcomes["100"] == 1 and outcomes.total() == 3, outcomes
     assert export(root, url, config, to=to).rows == 0
     assert sorted(bodies(bucket, key, url, to, config)) == sorted(b"body %d" % n for n in range(300))

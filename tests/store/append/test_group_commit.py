@@ -1,10 +1,9 @@
 """Two lists of those who wait: who comes while a group is answered belongs to the next one."""
 
-import threading
-
 from flintmq.kernels.threads.handoff import OPENED, Signal
 from flintmq.store.append.group_commit import Waiters
 from flintmq.store.append.stats import WaitTimes
+from tests.support.threads import at_once, beside
 
 
 def test_a_group_is_who_waited_by_then():
@@ -47,13 +46,7 @@ def test_nobody_is_forgotten_or_answered_twice():
             for latch in waiters.take().answer(1):
                 latch.open()
 
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    answering = threading.Thread(target=answer)
-    answering.start()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    stop = True
-    answering.join()
+    with beside(answer):
+        at_once(*[work] * 8)
+        stop = True
     assert answered == [True] * 2400

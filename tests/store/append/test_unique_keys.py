@@ -1,7 +1,6 @@
 """Unique keys: what RocketMQ's client gives, by every door of a put, never twice, and nowhere but where one is put."""
 
 import asyncio
-import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +18,7 @@ from flintmq.store.message_store import MessageStore
 from tests.compat.stores import Golden
 from tests.support.engine import KEYS, check_derived, expected_units, records, units
 from tests.support.faults import Faulty
+from tests.support.threads import at_once
 
 MAP = pa.map_(pa.string(), pa.string())
 
@@ -64,14 +64,7 @@ def test_no_id_comes_twice():
         effects.clock += step
         given += keys.take(3)
     got: list[list[str]] = [[] for _ in range(4)]
-    threads = [
-        threading.Thread(target=lambda mine=mine: mine.extend(k for _ in range(300) for k in keys.take(2)))
-        for mine in got
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*[lambda mine=mine: mine.extend(k for _ in range(300) for k in keys.take(2)) for mine in got])
     given += [key for mine in got for key in mine]
     assert len(set(given)) == len(given) == 200_010 + 24 + 2_400
 
