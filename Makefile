@@ -82,7 +82,7 @@ test-nogil: ## Run the engine's tests on PYTHON, free-threaded: with pytest, pyt
 check: lint types imports test test-pure ## Everything that must be green before a commit lands
 
 mutants: install ## Put each known fault into a copy of the sources: do its tests fail? ARGS="3 17", ARGS="--changed main"
-	$(BIN)/python -m tests.robustness.mutants $(ARGS)
+	$(BIN)/python -m labs.mutants $(ARGS)
 
 mutmut: install ## Let mutmut change format, storage and recovery; goes on where it stopped; docs/internals/reliability.md (hours)
 	$(BIN)/python -m labs.mutants.scores $(ARGS)

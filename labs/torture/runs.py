@@ -64,7 +64,7 @@ RUNS = (
     Run("soak", "labs.soak.run --minutes 30", limit_s=3000),
     Run("salvage", "labs.salvaging --stores 100 --first {n}00 --java 10", parts=10, limit_s=3600),
     Run("damaged stores beside RocketMQ", "labs.interop.damaged --stores 1000", resumes=True, tracked=True),
-    Run("mutants", "tests.robustness.mutants"),
+    Run("mutants", "labs.mutants"),
     Run("fuzz", "labs.fuzz 120", parts=420),
     Run(
         "hostile input",

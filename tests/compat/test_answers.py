@@ -1,4 +1,4 @@
-"""Nothing is lost: each option, JSON key and Python name of answers.json still answers (record_answers.py made it).
+"""Nothing is lost: each option, JSON key and Python name of answers.json (labs/record_answers.py) still answers.
 
 An option answers if the command line takes it, by that name or as a hidden alias; a name, if it is there and takes the
 parameters that it took. What is given up on purpose leaves the record, in the commit that says so in CHANGELOG.md.
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.compat.record_answers import fields, keys, page_words, printed, resolved
+from labs.record_answers import fields, keys, page_words, printed, resolved
 
 RECORD = json.loads(Path(__file__).with_name("answers.json").read_text(encoding="utf-8"))
 UNKNOWN, LAST = "--zzqr", "--zzqx"  # no options: the last one keeps a command from running

@@ -20,15 +20,22 @@ import re
 import time
 import zlib
 from collections import defaultdict
+from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import pytest
 
-from tests.robustness.mutants.__main__ import changed_since
-from tests.robustness.mutants.patches import PatchError
+from labs.mutants.__main__ import changed_since
+from labs.mutants.patches import PatchError
 
 VARIABLE = "FLINTMQ_TURN"
 _VERSION = re.compile(r"(?<=[\[-])5\.\d\.\d(?=[]-])")  # in a test's id: [5.4.0-basic], [basic-5.4.0]
+
+
+def one_a_day(values: Sequence[str], of: Sequence[str]) -> list[Any]:
+    """Parameters of which one runs a day, of each test another; all where a file of `of` has changed."""
+    return [pytest.param(value, marks=pytest.mark.turn(len(values), member=value, of=of)) for value in values]
 
 
 def agree() -> None:

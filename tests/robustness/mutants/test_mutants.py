@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.robustness.mutants.__main__ import ROOT, changed_since, main, report
-from tests.robustness.mutants.patches import Mutant, PatchError, all_mutants, parse
+from labs.mutants.__main__ import ROOT, changed_since, main, report
+from labs.mutants.patches import Mutant, PatchError, all_mutants, parse
 
 MUTANTS = all_mutants()
 HEAD = "Breaks: x\nKiller: tests/a.py::test_a\n"

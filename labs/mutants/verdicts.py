@@ -1,4 +1,4 @@
-"""A pytest plugin (`-p tests.robustness.mutants.verdicts`): how each test ended, as JSON in the file named by
+"""A pytest plugin (`-p labs.mutants.verdicts`): how each test ended, as JSON in the file named by
 FLINTMQ_VERDICTS."""
 
 import json

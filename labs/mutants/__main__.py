@@ -1,8 +1,8 @@
 """Do the tests kill the faults that they are there for?
 
-    python -m tests.robustness.mutants                    all mutants (make mutants)
-    python -m tests.robustness.mutants 3 17               these
-    python -m tests.robustness.mutants --changed main  those whose sources, killers or patches differ from that commit's
+    python -m labs.mutants                 all mutants (make mutants)
+    python -m labs.mutants 3 17            these
+    python -m labs.mutants --changed main  those whose sources, killers or patches differ from that commit's
 
 Sources, tests and compiled kernels are copied to a temporary folder once. There each patch goes in, its killers run,
 and it goes out again. A mutant is dead if every one of its killers fails by an assertion (or by what its patch allows),
@@ -19,10 +19,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.robustness.mutants.patches import Mutant, PatchError, all_mutants
-from tests.robustness.mutants.verdicts import PASSED
+from labs.mutants.patches import Mutant, PatchError, all_mutants
+from labs.mutants.verdicts import PASSED
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 120.0  # for the killers of one mutant
 RIGHT = {"AssertionError", "Failed"}  # the latter is pytest's "DID NOT RAISE"
 
@@ -59,7 +59,7 @@ class Copy:
         environment = {name: value for name, value in os.environ.items() if name != "FLINTMQ_PURE"}
         environment |= {"PYTHONPATH": str(self.folder / "src"), "FLINTMQ_VERDICTS": str(told)}
         environment |= {"FLINTMQ_PURE": "1"} if uncompiled else {}
-        plugins = ["-p", "no:cacheprovider", "-p", "tests.robustness.mutants.verdicts"]
+        plugins = ["-p", "no:cacheprovider", "-p", "labs.mutants.verdicts"]
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", *plugins, *tests],
             cwd=self.folder, env=environment, capture_output=True, text=True, timeout=limit_s,
@@ -118,7 +118,7 @@ def unpatched(copy: Copy, mutants: list[Mutant]) -> list[str]:
 
 def main(words: list[str]) -> int:
     """Run from the command line."""
-    parser = argparse.ArgumentParser("python -m tests.robustness.mutants", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser("python -m labs.mutants", description=__doc__.splitlines()[0])
     parser.add_argument("numbers", nargs="*", type=int, metavar="NN", help="only these")
     parser.add_argument("--changed", metavar="BASE", help="only those that differ from this commit")
     given = parser.parse_args(words)

@@ -1,4 +1,5 @@
-"""The patches NN-name.patch of this folder: what each breaks, which tests must fail, how it goes into the sources.
+"""The patches tests/robustness/mutants/NN-name.patch: what each breaks, which tests must fail, how it goes into the
+sources.
 
 A patch begins with lines `Name: text` (indented lines go on), then comes a unified diff of a few lines:
 
@@ -16,7 +17,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-FOLDER = Path(__file__).resolve().parent
+FOLDER = Path(__file__).resolve().parents[2] / "tests" / "robustness" / "mutants"
 KEYS = ("Breaks", "Killer", "Kernels", "Dies by", "Closest")
 
 
@@ -117,5 +118,5 @@ def _pieces(diff: str) -> list[tuple[str, str, str]]:
 
 
 def all_mutants() -> list[Mutant]:
-    """Every patch of this folder, by number."""
+    """Every patch of the folder, by number."""
     return sorted((parse(path) for path in FOLDER.glob("*.patch")), key=lambda mutant: mutant.number)

@@ -1,6 +1,6 @@
 """Records what people and programs rely on: options, JSON keys and Python names, into answers.json.
 
-`python -m tests.compat.record_answers > tests/compat/answers.json`, in a checkout of the commit whose answers are to
+`python -m labs.record_answers > tests/compat/answers.json`, in a checkout of the commit whose answers are to
 last: 95f33ac2, before the source tree was made smaller. What comes later is added by hand, if it is to last.
 """
 
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 MORE = [  # what pages import by an inner path, besides the reference
     "flintmq.store.commitlog.report.Report",
     "flintmq.spark.source.FlintMQSource",
