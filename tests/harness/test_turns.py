@@ -85,12 +85,12 @@ def test_what_git_does_not_know_has_not_changed(monkeypatch: pytest.MonkeyPatch)
 
 def test_each_turn_names_paths_that_there_are():
     """Else a change of these files would not make the tests run."""
-    root = Path(__file__).resolve().parents[2]
+    root, given = Path(__file__).resolve().parents[2], r"(?:mark\.(?:turn|nightly)|one_a_day)\((?:[^()]|\([^()]*\))*\)"
     named = {
         path
-        for file in (root / "tests").rglob("test_*.py")
+        for file in (root / "tests").rglob("*.py")
         if file != Path(__file__)
-        for turn in re.findall(r"mark\.(?:turn|nightly)\([^()]*\)", file.read_text(encoding="utf-8"))
+        for turn in re.findall(given, file.read_text(encoding="utf-8"))
         for path in re.findall(r'"([^"]*)"', turn.partition("of=")[2])
     }
     assert len(named) > 10

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.harness.in_memory import tmp_path_factory as tmp_path_factory
+from tests.harness.turns import one_a_day
 
 
 @pytest.fixture(params=["whole", "once"])
@@ -15,13 +16,7 @@ def make(request: pytest.FixtureRequest) -> Any:
     return getattr(exporting, request.param)
 
 
-def formats(*names: str) -> list[Any]:
-    """Formats of tables as parameters of a test: one a day, of each test another; all where the lake changed."""
-    of = ["src/flintmq/lake/"]
-    return [pytest.param(name, marks=pytest.mark.turn(len(names), member=name, of=of)) for name in names]
-
-
-@pytest.fixture(params=formats("parquet", "delta", "iceberg"))
+@pytest.fixture(params=one_a_day(("parquet", "delta", "iceberg"), of=["src/flintmq/lake/"]))
 def to(request: pytest.FixtureRequest) -> str:
     """A format of tables."""
     return request.param

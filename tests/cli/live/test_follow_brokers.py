@@ -13,14 +13,13 @@ import pytest
 from flintmq.store.layout.config_reader import read_config
 from tests.cli.conftest import Run
 from tests.cli.live.test_follow import line as line
-from tests.compat.replication import VERSIONS, GoldenMaster, queue_units
+from tests.compat.replication import GoldenMaster, queue_units
+from tests.ha import conftest
 from tests.ha.loopback import LoopbackMaster
 from tests.remoting.remoting_peer import Answer, Asked, RemotingPeer, broker, recorded, reply, strict
 
-
-@pytest.fixture(scope="module", params=VERSIONS)
-def golden_master(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> GoldenMaster:
-    return GoldenMaster(request.param, tmp_path_factory.mktemp("ha"))
+golden_master, done_soon = conftest.master, conftest.done_soon
+pytestmark = pytest.mark.usefixtures("done_soon")
 
 
 def whole_broker(golden_master: GoldenMaster, line: LoopbackMaster, **config: str) -> Answer:

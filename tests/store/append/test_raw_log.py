@@ -24,15 +24,11 @@ from flintmq.store.append.raw_log import RawLog
 from flintmq.store.layout import followed
 from flintmq.store.layout.config_reader import read_config
 from flintmq.store.message_store import MessageStore
-from tests.compat.replication import VERSIONS, GoldenMaster, queue_units
+from tests.compat.replication import GoldenMaster, queue_units
 from tests.compat.stores import Golden
+from tests.ha.conftest import master as master
 from tests.support.faults import Faulty, unclean
 from tests.support.threads import within
-
-
-@pytest.fixture(scope="module", params=VERSIONS)
-def master(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> GoldenMaster:
-    return GoldenMaster(request.param, tmp_path_factory.mktemp("ha"))
 
 
 def open_slave(root: Path, master: GoldenMaster, **more: Any) -> MessageStore:
