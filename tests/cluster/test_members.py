@@ -132,7 +132,7 @@ def test_one_name_for_two_logs_is_refused(brokers: Path) -> None:
 
 
 def fill(path: Path, begin: int, end: int) -> None:
-    with MessageStore(path) as store:
+    with MessageStore(path, dev=True) as store:
         for number in range(begin, end):
             assert store.put(Message("Orders", b"%d" % number)).status.name == "PUT_OK"
 

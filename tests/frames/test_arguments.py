@@ -63,7 +63,7 @@ OF_ARROW: list[tuple[str, Any, str]] = [
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Path]:
     """Three messages, in queues 0, 1 and 1."""
-    with MessageStore(tmp_path / "store") as opened:
+    with MessageStore(tmp_path / "store", dev=True) as opened:
         for number in range(3):
             opened.put(Message("T", b"%d" % number, queue_id=min(number, 1)))
     yield tmp_path / "store"

@@ -19,7 +19,7 @@ from flintmq.store.commitlog.report import Report
 def data(tmp_path: Path) -> Path:
     """Two brokers, of which each has a topic of its own; topics.json of one has a topic without messages."""
     for broker, topic in (("a", "Orders"), ("b", "Refunds")):
-        with MessageStore(tmp_path / broker) as store:
+        with MessageStore(tmp_path / broker, dev=True) as store:
             store.put(Message(topic, b"1"))
     return tmp_path
 

@@ -24,6 +24,7 @@ from flintmq.store.layout.following import FILE_NAME
 from tests.compat.stores import Golden
 from tests.metrics.conftest import BROKERS
 from tests.support.prometheus import Samples, only, samples
+from tests.support.threads import at_once
 
 
 def ups(text: str) -> dict[str, float]:
@@ -37,7 +38,7 @@ def groups_of(text: str, broker: str) -> set[str]:
 
 
 def fill(path: Path, count: int) -> None:
-    with MessageStore(path) as store:
+    with MessageStore(path, dev=True) as store:
         for number in range(count):
             store.put(Message("T", b"%d" % number))
         store.commit_offset("g", "T", 0, 1)
@@ -183,11 +184,7 @@ def test_a_master_and_its_slave_count_once(tmp_path: Path) -> None:
 
 def test_looks_at_the_same_time(cluster: Path) -> None:
     watch, texts = StoresWatch(f"{cluster}/*/store", StoreConfig(), seconds=60), []
-    threads = [threading.Thread(target=lambda: texts.append(watch.text())) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    at_once(*[lambda: texts.append(watch.text())] * 6)
     assert [ups(text) for text in texts] == [dict.fromkeys(BROKERS, 1)] * 6
 
 

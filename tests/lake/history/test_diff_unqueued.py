@@ -19,7 +19,7 @@ __all__ = ["run"]  # a fixture
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("unqueued") / "store"
-    write_store(path, 3000, seed=3, kinds="all", topics=3)
+    write_store(path, 3000, seed=3, kinds="all", topics=3, commit_log_file_size=1 << 20)
     return path
 
 
