@@ -20,9 +20,10 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 FITS = re.compile(
-    r"(flintmq (?=spark\b|rebuild\b.* --engine spark\b)(?:[\w./:=,@%+-]|'[^'\n]*'|\"[^\"\n\\$`]*\"| )+) 2>/dev/null"
+    r"(flintmq (?=spark\b|rebuild\b.* --engine spark\b)(?:[\w./:=,@%+-]|'[^'\n]*'|\"[^\"\n\\$`]*\"| )+)"
+    r" 2> ?(/dev/null|[\w.]+)"
 )
-"""A command for Spark that needs no shell and shows no errors: words, and words in quotes."""
+"""A command for Spark that needs no shell: words, and words in quotes; and the file that its errors go to."""
 
 
 class Done(NamedTuple):

@@ -165,7 +165,9 @@ def run_example(
     if example.kind == "console":
         for command in commands(example.code):
             if java is not None and (fits := FITS.fullmatch(command.code)):
-                yield command, java.command(shlex.split(fits[1])[1:]).out
+                ran = java.command(shlex.split(fits[1])[1:])
+                (folder / fits[2]).write_text(ran.err, encoding="utf-8")
+                yield command, ran.out
             else:
                 yield command, _console(command.code, folder, bin_folder)
         return

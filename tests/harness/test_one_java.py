@@ -34,8 +34,11 @@ def test_a_process_that_dies_is_an_error(java: OneJava) -> None:
 
 
 def test_what_fits() -> None:
-    for line in ("spark replay a --out b --where \"topic = 'A'\" 2>/dev/null", "rebuild a --engine spark 2>/dev/null"):
+    for line, errors in (
+        ("spark replay a --out b --where \"topic = 'A'\" 2>/dev/null", "/dev/null"),
+        ("rebuild a --engine spark 2> job.log", "job.log"),
+    ):
         found = FITS.fullmatch(f"flintmq {line}")
-        assert found and shlex.split(found[1])[:2] == ["flintmq", line.split()[0]]
-    for line in ("spark stats a", "spark stats a 2> log", "spark stats $HOME 2>/dev/null", "rebuild a 2>/dev/null"):
+        assert found and shlex.split(found[1])[:2] == ["flintmq", line.split()[0]] and found[2] == errors
+    for line in ("spark stats a", "spark stats a 2> a/log", "spark stats $HOME 2>/dev/null", "rebuild a 2>/dev/null"):
         assert not FITS.fullmatch(f"flintmq {line}")
