@@ -17,6 +17,7 @@ from flintmq.errors import FormatError
 from flintmq.format.text import java_decode, java_encode, java_int
 
 JsonObject: TypeAlias = dict[str | int, Any]
+Texts: TypeAlias = Mapping[str | int, Mapping[str | int, str]]  # key of an object -> key of a member -> its text
 
 MAX_BYTES: Final = 64 * 1024 * 1024
 MAX_DEPTH: Final = 64
@@ -313,7 +314,7 @@ def write(
     value: Mapping[str | int, Any],
     peer: str = "5.3.3",
     compact: bool = False,
-    known: Mapping[str | int, Mapping[str | int, str]] | None = None,
+    known: Texts | None = None,
 ) -> bytes:
     """Encode a configuration file in the layout of `peer`; int keys are written without quotes.
 
@@ -321,7 +322,7 @@ def write(
         value: the object; keys are written in its order (upstream: fields by alphabet, maps in any).
         peer: "5.3.3", "5.4.0" or "5.5.0"; the last is like 5.4.0, but writes an empty map or list as {} or [].
         compact: all on one line, as the metrics files are; 5.3.3 then escapes everything that is not ASCII.
-        known: key of an object in the top object -> what `write_member` returned for each of its members, in its order.
+        known: of objects in the top object, what `write_member` returned for each of their members, in their order.
 
     Raises:
         FormatError: a value that is not an object, list, string, number, true, false or null.
@@ -337,9 +338,7 @@ def write_member(key: str | int, value: Any, peer: str) -> str:
 class _JsonWriter:
     """Writes the layouts, which differ in empty maps and lists, integer keys, lists and escapes."""
 
-    def __init__(
-        self, by_line: bool, compact: bool, open_empty: bool, known: Mapping[str | int, Mapping[str | int, str]]
-    ) -> None:
+    def __init__(self, by_line: bool, compact: bool, open_empty: bool, known: Texts) -> None:
         self.by_line, self.compact, self.open_empty, self.known = by_line, compact, open_empty, known
 
     def value(self, value: Any, depth: int) -> str:

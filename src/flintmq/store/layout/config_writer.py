@@ -55,7 +55,7 @@ class ConfigFile:
         if table:
             self._new[table, member] = None
         else:
-            self._forget_texts()
+            self._texts.clear()
 
     def mark_written(self) -> None:
         """Note that the file holds what `encode` returned last; a later change is to be written yet."""
@@ -78,21 +78,16 @@ class ConfigFile:
             known: dict[str | int, Any] = dict(sorted(self.value.items(), key=lambda pair: str(pair[0])))
             return config_json.write(known, self.peer, known=self._encoded_members())
 
-    def _encoded_members(self) -> dict[str | int, dict[str | int, str]]:
+    def _encoded_members(self) -> config_json.Texts:
         """Return the text of each member of some tables, for `config_json.write`. The lock is held."""
-        for name in dict.fromkeys(table for table, _ in self._new):
-            if name not in self._texts:
-                items = self.table(name).items()
-                self._texts[name] = {key: config_json.write_member(key, value, self.peer) for key, value in items}
         for name, key in self._new:
-            if key in (members := self.table(name)):
+            members = self.table(name)
+            if name not in self._texts:
+                self._texts[name] = {one: config_json.write_member(one, members[one], self.peer) for one in members}
+            elif key in members:
                 self._texts[name][key] = config_json.write_member(key, members[key], self.peer)
         self._new.clear()
         return self._texts
-
-    def _forget_texts(self) -> None:
-        self._texts.clear()
-        self._new.clear()
 
     def sibling(self, name: str) -> ConfigFile:
         """Return another file of the same config/, without tables of its own."""
@@ -115,7 +110,7 @@ class ConfigFile:
         self.write(data)
         with self.lock:
             self.value, self.changed = merged, False
-            self._forget_texts()
+            self._texts.clear()
         return True
 
     def write(self, data: bytes) -> None:

@@ -72,10 +72,7 @@ class ConsumerOffsets:
         topics = table.get(group)
         if not isinstance(topics, list) or topic not in topics:
             self.file.mark_changed(_TOPICS_OF, group)
-        if not isinstance(topics, list):
-            topics = table[group] = []
-        if topic not in topics:
-            topics.append(topic)
+            table[group] = [*(topics if isinstance(topics, list) else ()), topic]
 
     def _know_group(self, group: str) -> None:
         with self.groups.lock:
