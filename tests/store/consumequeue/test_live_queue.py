@@ -97,3 +97,41 @@ def test_units_are_read_in_blocks_that_show_what_is_written(tmp_path: Path, monk
         path.write_bytes(path.read_bytes()[:60] + bytes(20) + path.read_bytes()[80:])
         queue.forget()
         assert before != bytes(20) == queue.unit_bytes(3, 1)
+
+
+def test_the_units_of_short_queues_are_read_once_at_a_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A store with thousands of queues would open each of their files again for the first get."""
+    with open_small(tmp_path) as opened:
+        for number in range(60):
+            opened.put(Message("T", b"%d" % number, queue_id=number % 30))
+    read, again = live_queue.RunningQueue._read, []
+
+    def watched(queue: live_queue.RunningQueue, first: int, end: int) -> bytes:
+        again.append(queue.name.queue_id)
+        return read(queue, first, end)
+
+    monkeypatch.setattr(live_queue.RunningQueue, "_read", watched)
+    with open_small(tmp_path) as opened:
+        for number in range(30):
+            assert [m.body for m in opened.get("T", number, 0, 2).messages] == [b"%d" % number, b"%d" % (number + 30)]
+        assert again == []
+        opened.put(Message("T", b"new", queue_id=7))
+        assert opened.wait_dispatched(10)
+        assert [m.body for m in opened.get("T", 7, 0, 3).messages] == [b"7", b"37", b"new"] and again == [7]
+        opened._parts.queues.check_invariants()
+
+
+def test_kept_units_are_bounded_by_their_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(live_queue, "UNITS_KEPT", 100)
+    with open_small(tmp_path, mappedFileSizeConsumeQueue="2000") as opened:
+        for number in range(99):
+            opened.put(Message("T", b"x", queue_id=0 if number < 90 else number))
+        assert opened.wait_dispatched(10)
+        queues = opened._parts.queues
+        for number in (*range(90, 99), 90):
+            opened.get("T", number, 0, 1)
+        kept = [number for (_, number), queue in sorted(queues.plain.items()) if queue is not None and queue.blocks]
+        assert kept == [90, *range(94, 99)], "each of them counts for 16"
+        opened.get("T", 0, 0, 1)
+        assert [n for (_, n), queue in sorted(queues.plain.items()) if queue is not None and queue.blocks] == [0]
+        queues.check_invariants()

@@ -372,7 +372,7 @@ def broken(queue: RunningQueue, **values: object) -> None:
         lambda s, q: s.queues._rewritten.update({"elsewhere": RunningQueue.__new__(RunningQueue)}),
         lambda s, q: s.queues.kept.keep(q, 0, bytes(41), q.forgotten),
         lambda s, q: s.queues.kept.keep(q, 0, bytes(513 * 20), q.forgotten),
-        lambda s, q: [s.queues.kept._kept.update({(q, n): None}) for n in range(600)],
+        lambda s, q: s.queues.kept._kept.update({(q, 5): 16}),
         lambda s, q: broken(s.queues.files, most=1),
         lambda s, q: s.queues.files.open.update({"again": next(iter(s.queues.files.open.values()))}),
     ],

@@ -71,12 +71,13 @@ from flintmq.store.dispatch.dispatcher import UnitBlock
 from flintmq.store.layout.queue_name import QueueName
 
 BLOCK = 512  # units read at once, at least
-BLOCKS_KEPT = 512  # of all queues of a store: 5 MiB
+UNITS_KEPT = 512 * 512  # of all queues of a store: 5 MiB
+LEAST_UNITS = 16  # that a block counts for: what leads to it takes as much memory
 Entry: TypeAlias = tuple[Unit, int, int]  # a unit, its first queue offset, and its number of queue offsets
 
 
 class KeptUnits:
-    """Bounds the number of blocks of units that the queues of a store keep.
+    """Bounds the units that the queues of a store keep, in blocks.
 
     Gets at changing offsets come back to them, and opening and reading a queue's file costs as much as reading the
     message.
@@ -86,10 +87,11 @@ class KeptUnits:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._kept: OrderedDict[tuple[RunningQueue, int], None] = OrderedDict()  # queue and key of its block
+        self._kept: OrderedDict[tuple[RunningQueue, int], int] = OrderedDict()  # queue, key of its block -> units
+        self._units = 0
 
     def keep(self, queue: RunningQueue, first: int, units: bytes, forgotten: int) -> None:
-        """Keep a block of a queue, and drop the one that was read first if there are too many.
+        """Keep a block of a queue, and drop those that were read first if there are too many units.
 
         `forgotten` is that of the queue before the read: units that were rewritten meanwhile are not kept.
         """
@@ -97,21 +99,23 @@ class KeptUnits:
             # R4: compared under the lock, else W4 could come between this and the entry.
             if queue.forgotten != forgotten:
                 return
-            self._kept[queue, first] = None
-            self._kept.move_to_end((queue, first))
+            count = max(len(units) // UNIT_SIZE, LEAST_UNITS)
+            self._units += count - self._kept.pop((queue, first), 0)
+            self._kept[queue, first] = count
             queue.blocks[first] = units
-            if len(self._kept) > BLOCKS_KEPT:
-                (owner, old), _ = self._kept.popitem(last=False)
+            while self._units > UNITS_KEPT:
+                (owner, old), count = self._kept.popitem(last=False)
+                self._units -= count
                 owner.blocks.pop(old, None)
 
     def check_invariants(self) -> None:
-        """Assert that few blocks are kept, each of whole units and no larger than a block.
+        """Assert that few units are kept, in blocks of whole units that are no larger than a block.
 
         Thread: any.
         """
         with self._lock:
             sizes = [(len(queue.blocks.get(first, b"")), queue.units_per_block) for queue, first in self._kept]
-        assert len(sizes) <= BLOCKS_KEPT
+            assert sum(self._kept.values()) == self._units <= UNITS_KEPT
         for size, units in sizes:
             assert size % UNIT_SIZE == 0 and size <= units * UNIT_SIZE
 
@@ -121,7 +125,7 @@ class KeptUnits:
             # W4. The number before the blocks does not matter here, the lock does.
             queue.forgotten += 1
             for first in queue.blocks:
-                self._kept.pop((queue, first), None)
+                self._units -= self._kept.pop((queue, first), 0)
             queue.blocks.clear()
 
 

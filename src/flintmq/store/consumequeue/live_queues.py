@@ -105,6 +105,9 @@ class ConsumeQueues:
         if data is not None and (loaded := loader.load_short(queue, files, data)) is not None:
             if self.files.unsure and files[0][1] == self._file_size:
                 self.files.know(queue.first_file, data[: queue.max_offset * UNIT_SIZE])
+            # The first get of each queue need not open its file again, which costs more than all else of it.
+            count = min(queue.max_offset, queue.units_per_block)
+            self.kept.keep(queue, 0, data[: count * UNIT_SIZE], queue.forgotten)
             return loaded
         if not files:
             return None
@@ -205,7 +208,6 @@ class ConsumeQueues:
             if batch is not None:
                 batch.writer.units.remove()
             self._remove_folders(topic, queue_id)
-        self._tell(topic, queue_id)
 
     def _remove_folders(self, topic: bytes, queue_id: int) -> None:
         """Remove what is empty: RocketMQ takes an empty directory for a queue of its kind."""
