@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
@@ -9,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from flintmq.errors import UsageError
 from flintmq.store.consumer.source import VIEW_POLL_S, QueueRead, _beyond, _expired, _most
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
-from flintmq.store.layout.queue_name import QueueName
-from flintmq.store.read.batch import read_batch
+from flintmq.store.layout import directories
+from flintmq.store.layout.queue_name import is_path
 from flintmq.store.reentry import refuse_handler
 
 if TYPE_CHECKING:
@@ -24,15 +25,11 @@ LONGEST_PAUSE_S = 2.0  # until the next refresh: this one may have taken an hour
 
 
 class _Seen(NamedTuple):
-    """The topic's queues by one lookup of the view.
-
-    `as_read`: an object that nothing later equals.
-    """
+    """The topic's queues by one lookup of the view."""
 
     lookup: QueueLookup | None
     bounds: dict[int, tuple[int, int]]
     queues: frozenset[int]
-    as_read: object
 
 
 class ViewSource:
@@ -41,7 +38,7 @@ class ViewSource:
     def __init__(self, topic: str, view: StoreView) -> None:
         self.root, self.topic, self.view = view.root, topic, view
         self._next_look = time.monotonic() + VIEW_POLL_S
-        self._seen = _Seen(None, {}, frozenset(), object())
+        self._seen = _Seen(None, {}, frozenset())
         self._news: set[int] = set()
 
     def check(self) -> None:
@@ -52,12 +49,14 @@ class ViewSource:
         """Return what was seen at the last refresh of the view, which may be the user's."""
         seen, lookup = self._seen, self.view._now
         if seen.lookup is not lookup:
-            found = self.view.queues(self.topic)
+            below, snapshot = os.path.join(self.root, directories.QUEUES), lookup.snapshot
+            folder = os.path.join(below, self.topic) if is_path(self.topic) else below
+            with snapshot.held(), snapshot.effects.entered(folder, below):  # what thousands of queues share
+                found = self.view.queues(self.topic)
             bounds = {info.queue_id: (info.min_offset, info.max_offset) for info in found}
-            queues = frozenset(bounds)
             self._news.update(queue for queue in bounds if bounds[queue] != seen.bounds.get(queue))
             # Together: what another thread saw of an earlier lookup would be replaced at the next call.
-            seen = self._seen = _Seen(lookup, bounds, seen.queues if queues == seen.queues else queues, object())
+            seen = self._seen = _Seen(lookup, bounds, frozenset(bounds))
         return seen
 
     def queues(self) -> frozenset[int]:
@@ -76,15 +75,16 @@ class ViewSource:
             return _expired(self, queue_id, offset, low)
         if offset > high:
             return _beyond(self, queue_id, offset, high)
-        most, name = _most(self.topic, most), QueueName(self.topic, queue_id)
-        batch = read_batch(self.view._now, name, offset, most, self.view._maps, most_bytes=MOST_BYTES)
+        batch = self.view.read(self.topic, queue_id, offset, _most(self.topic, most))
+        if batch.bytes > MOST_BYTES and most > 1:
+            return self.read(queue_id, offset, most // 2, tags)
         return QueueRead(list(batch), batch.next_offset)
 
     def at_time(self, queue_id: int, ms: int) -> int:
         return self.view.offset_at_time(self.topic, queue_id, ms)
 
     def as_read(self, queue_id: int) -> object:
-        return self._now().as_read
+        return self._now()
 
     def arrivals(self) -> int:
         begin = time.monotonic()

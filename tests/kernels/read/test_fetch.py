@@ -102,23 +102,6 @@ def test_run_stops_at_the_first_unit_that_leads_nowhere() -> None:
             fetch.run(good, first, count, 0, 1000)
 
 
-def test_span_goes_on_while_little_lies_between() -> None:
-    near = unit(100, 50) + unit(150, 50) + unit(210, 50)
-    assert [fetch.span(near, 0, count, 1000, 2, 0, 999) for count in (1, 2, 3)] == [150, 200, 260]
-    assert fetch.span(near, 1, 2, 1000, 1, 0, 999) == 200, "ten bytes lie between"
-    assert fetch.span(near, 1, 2, 1000, 1, 10, 999) == 260
-    assert fetch.span(near, 0, 3, 1000, 1, 5, 999) == 260, "ten bytes for two records"
-    assert [fetch.span(near, 0, 3, 1000, 9, 9, most) for most in (0, 99, 100, 159, 160)] == [150, 150, 200, 200, 260]
-    for other in (unit(120, 50), unit(960, 50), unit(150, 0), unit(2**63 - 1, 9), unit(-5, 9), unit(0, 2**31 - 1)):
-        assert fetch.span(near[:20] + other, 0, 2, 1000, 100, 1000, 9999) == 150
-    for lying in (unit(960, 50), unit(-9, 50), unit(10, -5), unit(2**63 - 1, 2**31 - 1)):
-        (low,) = struct.unpack_from(">q", lying)
-        assert fetch.span(lying + near, 0, 4, 1000, 4, 4, 999) == low, "nothing is read of it"
-    for first, count in ((0, 4), (3, 1), (-1, 1), (0, 0), (0, -1)):
-        with pytest.raises(ValueError, match="no such units"):
-            fetch.span(near, first, count, 1000, 1, 1, 999)
-
-
 @pytest.mark.parametrize("sys_flag", [0, 0x10])
 @pytest.mark.parametrize("topic", [b"T", b"t" * 130])
 def test_check_takes_records_at_their_place_only(topic: bytes, sys_flag: int) -> None:

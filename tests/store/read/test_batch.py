@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from flintmq import MessageNotFoundError, StoredMessage, StoreView, UsageError, open_store
+from flintmq.storage.files.filesystem import Effects
 from flintmq.store.dispatch.queue_positions import places
+from flintmq.store.read import batch as module
 from flintmq.testing import write_store
 from flintmq.testing.damage import flip, zero
 from tests.compat.stores import Golden
@@ -83,6 +85,33 @@ def test_the_ends_of_a_queue(tmp_path: Path) -> None:
         view.close()
         with pytest.raises(UsageError, match="closed"):
             view.read("Orders", 0, 0, 1)
+
+
+class Watched(Effects):
+    """The real disk, and the bytes of each read."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def pread_into(self, fd: int, buffer: memoryview, position: int) -> int:
+        self.asked.append(len(buffer))
+        return super().pread_into(fd, buffer, position)
+
+
+@pytest.mark.parametrize(("window", "spare"), [(1 << 18, 1 << 14), (5000, 1 << 14), (1 << 18, 0), (0, 0)])
+def test_what_is_read_at_once_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, window: int, spare: int):
+    monkeypatch.setattr(module, "WINDOW", window)
+    monkeypatch.setattr(module, "SPARE", spare)
+    written, disk = write_store(tmp_path / "s", 2000, config=SMALL), Watched()
+    with open_store(written.path, effects=disk) as view:
+        batch, found = view.read("Orders", 1, 0, 100), one_by_one(view, "Orders", 1)[:100]
+        disk.asked.clear()
+        assert list(batch) == found and len(found) == 100
+    largest = max(message.size for message in found)
+    assert max(disk.asked) <= max(window, largest)
+    log_files = len({message.physical_offset // 65536 for message in found})
+    assert len(disk.asked) == 100 if not window else len(disk.asked) < 100
+    assert window < 1 << 18 or not spare or len(disk.asked) == log_files, "one for each of the files"
 
 
 @pytest.mark.parametrize("access", ["pread", "map"])

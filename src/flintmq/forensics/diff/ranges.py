@@ -22,10 +22,6 @@ class LogBytes(RecordReader):
     Thread: one.
     """
 
-    def __init__(self, log: LogFiles) -> None:
-        super().__init__(log)
-        self._buffer = bytearray(PIECE)
-
     def room(self, offset: int) -> int:
         """Return how many bytes the file of this offset has from there on; 0 if there is no file."""
         file = self._find(offset)
@@ -44,11 +40,9 @@ class LogBytes(RecordReader):
         if file is None:
             return memoryview(b"")
         try:
-            fd = self.descriptor(file)
+            return self.file_bytes(file, offset - file.start, count)
         except FileNotFoundError:
             return memoryview(b"")
-        view = memoryview(self._buffer)[:count]
-        return view[: self.log.effects.pread_into(fd, view, offset - file.start)]
 
     def _find(self, offset: int) -> LogFile | None:
         file = self._file

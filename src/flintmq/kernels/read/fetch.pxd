@@ -14,6 +14,7 @@ cdef class RecordBytes:
     cdef const uint8_t *_p
     cdef int64_t _size
     cdef public object _fields, _properties
+    cdef int64_t _number(self, int64_t at, bint is_long)
 
 cdef bytes _copy(const uint8_t *p, int64_t at, int64_t n)
 cdef bint _is_at_queue_offset(const uint8_t *p, int64_t at, int64_t size, const uint8_t *topic, int64_t topic_size, int32_t queue_id, int64_t queue_offset) noexcept nogil

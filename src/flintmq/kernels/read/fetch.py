@@ -79,29 +79,25 @@ class RecordBytes:
 
     # These numbers have one place in both versions of a record; to decode all of it for one takes 20 times as long.
 
+    def _number(self, at, is_long):
+        """Return the number at a position of a record that has all fields."""
+        with cython.critical_section(self):
+            return i64be(self._p, at) if is_long else i32be(self._p, at)
+
     @property
     def queue_id(self) -> int:
         """Queue of the topic."""
-        with cython.critical_section(self):
-            if self._size >= 91:
-                return i32be(self._p, 12)
-        return self.fields.queue_id
+        return self._number(12, False) if self._size >= 91 else self.fields.queue_id
 
     @property
     def queue_offset(self) -> int:
         """Index in the queue; 0 for prepared and rolled-back transaction records."""
-        with cython.critical_section(self):
-            if self._size >= 91:
-                return i64be(self._p, 20)
-        return self.fields.queue_offset
+        return self._number(20, True) if self._size >= 91 else self.fields.queue_offset
 
     @property
     def sys_flag(self) -> int:
         """Bits: compressed, transaction, IPv6, inner batch (docs/internals/format/commit-log.md)."""
-        with cython.critical_section(self):
-            if self._size >= 91:
-                return i32be(self._p, 36)
-        return self.fields.sys_flag
+        return self._number(36, False) if self._size >= 91 else self.fields.sys_flag
 
 
 def run(
@@ -138,55 +134,6 @@ def run(
             total += size
             i += 1
     return i, total
-
-
-def span(
-    units: cython.const[cython.uchar][::1],
-    first: cython.longlong,
-    count: cython.longlong,
-    file_end: cython.longlong,
-    dense: cython.longlong,
-    spare: cython.longlong,
-    most: cython.longlong,
-) -> int:
-    """Return the log offset up to which one read shall go that begins with a unit's record.
-
-    The records of the next units are read too if they lie one after the other in the same file, and what lies between
-    is little. If the first record is not within the file, nothing is read: its own log offset is returned.
-
-    Args:
-        units, first, count: units of a plain queue, `count` of them from number `first` of the buffer on.
-        file_end: log offset of the end of the file.
-        dense, spare: all is at most `dense` times the bytes of the records, and `spare` for each after the first.
-        most: all is at most so many bytes, if it is more than the first record.
-
-    Raises:
-        ValueError: the buffer has no such units, or none is asked for.
-    """
-    if first < 0 or count < 1 or first > len(units) // 20 - count:
-        raise ValueError("the buffer has no such units")
-    i: cython.longlong = 1
-    if cython.compiled:
-        p: cython.pointer(cython.const[cython.uchar]) = cython.address(units[0])
-    else:
-        p = units
-    low: cython.longlong = i64be(p, 20 * first)
-    wanted: cython.longlong = i32be(p, 20 * first + 8)
-    if low < 0 or wanted <= 0 or low > file_end - wanted:
-        return low
-    high: cython.longlong = low + wanted
-    with cython.nogil:
-        while i < count:
-            at: cython.longlong = i64be(p, 20 * (first + i))
-            size: cython.longlong = i32be(p, 20 * (first + i) + 8)
-            if size <= 0 or at < high or at > file_end - size:
-                break
-            wanted += size
-            if at + size - low > min(dense * wanted + spare * i, most):
-                break
-            high = at + size
-            i += 1
-    return high
 
 
 def _is_at_queue_offset(p, at, size, topic, topic_size, queue_id, queue_offset):

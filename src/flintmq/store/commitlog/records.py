@@ -54,7 +54,7 @@ class RecordReader:
     def __init__(self, log: LogFiles) -> None:
         self.log = log
         self._file: LogFile | None = None
-        self._fd = -1
+        self._fd, self._buffer = -1, bytearray()
         self._positions = array("q", [0])
 
     def __enter__(self) -> Self:
@@ -91,6 +91,16 @@ class RecordReader:
             data = log.effects.pread(fd, size_at(data), at)
             count, _ = self._check(data, size - at, physical_offset)
         return data if count and (end is None or physical_offset + size_at(data) <= end) else None
+
+    def file_bytes(self, file: LogFile, position: int, count: int) -> memoryview:
+        """Read bytes of a file, fewer at its end, into memory that the next call takes again.
+
+        Fresh memory for each would take longer than the reading. Raises FileNotFoundError, StoreAccessError.
+        """
+        if len(self._buffer) < count:
+            self._buffer = bytearray(count)
+        into = memoryview(self._buffer)[:count]
+        return into[: self.log.effects.pread_into(self.descriptor(file), into, position)]
 
     def descriptor(self, file: LogFile) -> int:
         """Return the file, open. Raises FileNotFoundError, StoreAccessError."""

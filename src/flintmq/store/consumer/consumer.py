@@ -14,13 +14,13 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Literal, NamedTuple, Self
+from typing import Literal, Self
 
 from flintmq.config.text import short, tag_names
 from flintmq.errors import UsageError
 from flintmq.message import StoredMessage
 from flintmq.store import arguments
-from flintmq.store.consumer.group import ConsumerGroup, GroupMember, KeptMessages
+from flintmq.store.consumer.group import ConsumerGroup, GroupMember, MessageRun
 from flintmq.store.consumer.source import WAIT_S, TopicSource
 from flintmq.store.read.known_topics import no_topic
 from flintmq.store.reentry import reentered
@@ -33,15 +33,6 @@ MESSAGES_AHEAD = 256  # of one queue that are read at once, for later polls
 BYTES_AHEAD = 8 << 20  # of all queues of a consumer, by the size of the last message of each
 STARTS = ("earliest", "latest")
 Start = Literal["earliest", "latest"]
-
-
-class _Run(NamedTuple):
-    """Messages of a queue in a row; none for a range with unwanted messages only."""
-
-    queue_id: int
-    begin: int
-    following: int
-    messages: list[StoredMessage]
 
 
 class Consumer:
@@ -113,12 +104,14 @@ class Consumer:
         max_messages, wait_ms = arguments.numbers(max_messages=max_messages, wait_ms=wait_ms)
         if max_messages < 1 or wait_ms < 0:
             raise UsageError(f"poll({max_messages}, {wait_ms}): ask for a message or more, and wait for 0 ms or more")
-        taken: list[_Run] = []
+        taken: list[MessageRun] = []
         try:
             self._wait_for(max_messages, wait_ms, taken)
             return [message for run in taken for message in run.messages]
         except BaseException:  # SIGINT: the caller gets none of them, and its next commit must not cover them
-            self._give_back(taken)
+            if taken:  # else the lock may be this thread's: an error of a signal handler's poll
+                with self._group.lock:
+                    self._go_back(taken)
             raise
 
     def __iter__(self) -> Iterator[StoredMessage]:
@@ -136,15 +129,17 @@ class Consumer:
                 return
             if not runs:
                 return
-            for one in _one_by_one(runs):
-                if self._group.lock.locked():  # perhaps by this thread, further down the stack; or since before a fork
-                    self._check_caller()
-                with self._group.lock:
-                    mine = self._hand_out(one)
-                if mine and one.messages:
-                    yield one.messages[0]
+            for run in runs:
+                while run.begin != run.following:
+                    one = run.take(1)
+                    if self._group.lock.locked():  # perhaps by this thread, further down the stack; or before a fork
+                        self._check_caller()
+                    with self._group.lock:
+                        mine = self._hand_out(one)
+                    if mine and one.messages:
+                        yield one.messages[0]
 
-    def _wait_for(self, most: int, wait_ms: int | None, taken: list[_Run] | None) -> list[_Run]:
+    def _wait_for(self, most: int, wait_ms: int | None, taken: list[MessageRun] | None) -> list[MessageRun]:
         """Read until there is a message and hand it out; empty if none came in time.
 
         Runs are also added to `taken` if it is given.
@@ -154,8 +149,7 @@ class Consumer:
             self._check()
             seen = self._source.arrivals()
             with self._group.lock:
-                runs = self._read(most)
-                found = _has_message(runs)
+                runs, found = self._read(most)
                 if taken is not None and found:
                     taken += runs  # before they are handed out, so that they can be returned
                 if taken is not None or not found:
@@ -177,72 +171,63 @@ class Consumer:
             if not self._source.queues() and not is_made_later and self.topic not in (known := self._source.topics()):
                 log.warning("%s (it is consumed once it is there)", no_topic(self.root, self.topic, sorted(known)))
 
-    def _read(self, most: int) -> list[_Run]:
+    def _read(self, most: int) -> tuple[list[MessageRun], bool]:
         """Read the next messages: a share of each queue with news, then more of long queues.
 
-        The lock is held.
+        Return them, and whether there is one. The lock is held.
         """
-        group = self._group
-        fresh = group.fresh_of(self._member)
+        fresh = self._group.fresh_of(self._member)
+        first, share = next(iter(fresh), None), -(-most // max(len(fresh), 1))
         at: dict[int, int] = {}
-        runs: list[_Run] = []
-        left, part, count, before = len(fresh), -(-most // max(len(fresh), 1)), 0, 0
-        while count < most:
-            if not left:
-                if count == before:
-                    break
-                left, part, before = len(fresh), most, count
+        runs: list[MessageRun] = []
+        left, ended = most, 0  # messages; queues in turn that have no more of them
+        while left > 0 and ended < len(fresh):
             queue = next(iter(fresh))
-            position = group.position(queue)
-            begin = at.get(queue, position)
-            run = self._read_queue(queue, begin, min(part, most - count))
-            if run is not None:
+            fresh.move_to_end(queue)
+            if queue in at:
+                run = self._next_run(queue, at[queue], left)
+            else:
+                run = self._next_run(queue, self._group.position(queue), min(share, left))
+            if run.begin != run.following:
                 runs.append(run)
                 at[queue] = run.following
-                count += len(run.messages)
-            if run is None and begin == position:
-                del fresh[queue]  # at its end, and nothing is handed out that could be given back
+                left -= len(run.messages)
+                ended = 0
+            elif queue in at:
+                ended += 1
             else:
-                fresh.move_to_end(queue)
-            left -= 1
-        if fresh and not left:
-            fresh.move_to_end(next(iter(fresh)))  # each is the first in turn
-        return runs
+                del fresh[queue]  # nothing of it is handed out that could be given back
+        if fresh and first == (next_one := next(iter(fresh))):
+            fresh.move_to_end(next_one)  # each is the first in turn
+        return runs, left < most
 
-    def _read_queue(self, queue: int, offset: int, most: int) -> _Run | None:
-        """Take messages that were read ahead, or read; None at the end of the queue."""
-        as_read, kept = self._source.as_read(queue), self._member.ahead
-        ahead = kept.pop(queue, None)  # an interrupt below only has it read again
-        if ahead is None or ahead.begin != offset or ahead.as_read != as_read or ahead.taken == len(ahead.messages):
-            ahead = self._read_ahead(queue, offset, most, ahead, as_read)
-        end = ahead.taken + most
-        messages, rest = ahead.messages[ahead.taken : end], ahead.messages[end : end + 1]
-        ahead.begin = rest[0].queue_offset if rest else ahead.following
-        if rest:
-            ahead.taken = end
-        else:  # only the last one is kept, for its size
-            ahead.messages = messages[-1:]
-            ahead.taken = len(ahead.messages)
-        kept[queue] = ahead
-        return _Run(queue, offset, ahead.begin, messages) if messages or ahead.begin != offset else None
+    def _next_run(self, queue: int, offset: int, most: int) -> MessageRun:
+        """Take messages that were read ahead, or read them.
 
-    def _read_ahead(
-        self, queue: int, offset: int, most: int, before: KeptMessages | None, as_read: object
-    ) -> KeptMessages:
-        """Read `most` messages of a queue, or more where those that were read before were all taken."""
-        member = self._member
-        tags = member.tags
-        if before is not None and before.begin == offset and before.messages:
-            room = BYTES_AHEAD // max(len(member.fresh), 1) // before.messages[-1].size
-            most = max(most, min(MESSAGES_AHEAD, room))
+        At the end of the queue a run without offsets.
+        """
+        as_read, fresh = self._source.as_read(queue), self._member.fresh
+        rest, fresh[queue] = fresh[queue], None  # an interrupt below only has it read again
+        if rest is None or rest.begin != offset or rest.as_read != as_read or not rest.messages:
+            rest = self._read_ahead(queue, offset, most, as_read)
+        run, fresh[queue] = rest.take(most), rest
+        return run
+
+    def _read_ahead(self, queue: int, offset: int, most: int, as_read: object) -> MessageRun:
+        """Read `most` messages of a queue, or more once it is known how large they are."""
+        member, tags = self._member, self._member.tags
+        if member.size:
+            most = max(most, min(MESSAGES_AHEAD, BYTES_AHEAD // len(member.fresh) // member.size))
         taken = self._source.read(queue, offset, most, None if tags is None else " || ".join(sorted(tags)))
         member.expired += taken.expired
         messages = taken.messages
+        if messages:
+            member.size = messages[-1].size
         if tags is not None:  # the hashes of different tags may be equal
             messages = [message for message in messages if message.tags in tags]
-        return KeptMessages(offset, messages, taken.following, as_read)
+        return MessageRun(queue, offset, taken.following, messages, as_read)
 
-    def _hand_out(self, run: _Run) -> bool:
+    def _hand_out(self, run: MessageRun) -> bool:
         """Hand out a run if it is the next of its queue; return whether it was.
 
         A seek or another poll may have come between. The lock is held.
@@ -253,20 +238,16 @@ class Consumer:
             group.positions[run.queue_id] = run.following
         return next_one
 
-    def _hand_out_all(self, runs: list[_Run]) -> None:
+    def _hand_out_all(self, runs: list[MessageRun]) -> None:
         """Hand out runs as `_hand_out` says. The lock is held."""
         for run in runs:
             self._hand_out(run)
 
-    def _give_back(self, taken: list[_Run]) -> None:
-        """Take back runs so that they are delivered again, unless the position moved on."""
-        if not taken:
-            return
-        with self._group.lock:
-            self._go_back(taken)
+    def _go_back(self, taken: list[MessageRun]) -> None:
+        """Take back runs so that they are delivered again, unless the position moved on.
 
-    def _go_back(self, taken: list[_Run]) -> None:
-        """Do what `_give_back` says. The lock is held."""
+        The lock is held.
+        """
         for run in reversed(taken):
             mine = self._group.owners.get(run.queue_id) is self._member
             if mine and self._group.positions.get(run.queue_id) == run.following:
@@ -473,23 +454,6 @@ def _plain(offsets: Mapping[int, int]) -> dict[int, int]:
     return {
         arguments.number("queue_id", queue): arguments.number("offset", offset) for queue, offset in offsets.items()
     }
-
-
-def _has_message(runs: list[_Run]) -> bool:
-    return any(run.messages for run in runs)
-
-
-def _one_by_one(runs: list[_Run]) -> Iterator[_Run]:
-    """Divide runs into those of one message each, or none."""
-    for run in runs:
-        begin = run.begin
-        for message, following in zip(
-            run.messages, [m.queue_offset for m in run.messages[1:]] + [run.following], strict=False
-        ):
-            yield _Run(run.queue_id, begin, following, [message])
-            begin = following
-        if not run.messages:
-            yield run
 
 
 def _ms(when: datetime) -> int:

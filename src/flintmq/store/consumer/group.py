@@ -18,22 +18,29 @@ from flintmq.store.consumer.source import TopicSource
 
 
 @dataclass(slots=True)
-class KeptMessages:
-    """Messages of a queue that were read, some of which are not taken yet.
+class MessageRun:
+    """Messages of a queue in a row, and the queue offsets [begin, following) that they cover.
 
-    They count only for a queue that continues at `begin`, and while the source says the same.
+    There is none where no message of the range is wanted.
 
     Attributes:
-        messages: those from queue offset `begin` on; the first `taken` of them are taken.
-        following: where the queue continues after them.
-        as_read: what the source said before they were read.
+        as_read: what the source said before they were read. They stand while it says the same.
     """
 
+    queue_id: int
     begin: int
-    messages: list[StoredMessage]
     following: int
+    messages: list[StoredMessage]
     as_read: object
-    taken: int = 0
+
+    def take(self, most: int) -> MessageRun:
+        """Take the first messages out, with their offsets."""
+        first = MessageRun(self.queue_id, self.begin, self.following, self.messages[:most], self.as_read)
+        del self.messages[:most]
+        if self.messages:
+            first.following = self.messages[0].queue_offset
+        self.begin = first.following
+        return first
 
 
 @dataclass(eq=False)
@@ -42,17 +49,17 @@ class GroupMember:
 
     Attributes:
         queues: its queues, in order.
-        fresh: those of them that may have messages after their position, next in turn first. Whoever moves a position
-            back adds the queue before.
-        ahead: queue -> what was read ahead of its position.
+        fresh: those of them that may have messages after their position, next in turn first, with what was read ahead.
+            That counts if it begins at the position. Whoever moves a position back adds the queue before.
+        size: bytes of the message that was read last; 0 before the first.
     """
 
     wanted: frozenset[int] | None  # queues assigned to it explicitly; None: it shares the queues that are not assigned
     tags: frozenset[str] | None
     expired: int = 0  # number of messages that expired before they were consumed
     queues: list[int] = field(default_factory=list)
-    fresh: OrderedDict[int, None] = field(default_factory=OrderedDict)
-    ahead: dict[int, KeptMessages] = field(default_factory=dict)
+    fresh: OrderedDict[int, MessageRun | None] = field(default_factory=OrderedDict)
+    size: int = 0
 
 
 @dataclass
@@ -108,7 +115,7 @@ class ConsumerGroup:
             for queue in [queue for queue, owner in self.owners.items() if owner is member]:
                 del self.owners[queue]
                 self.positions.pop(queue, None)
-            member.queues, member.fresh, member.ahead = [], OrderedDict(), {}
+            member.queues, member.fresh = [], OrderedDict()
 
     def _let_leave(self) -> None:
         while self.leaving:
@@ -121,11 +128,13 @@ class ConsumerGroup:
         if queues is not self._divided:
             if queues != self._divided:
                 self._divide(queues)
-                self._deal()
+                for one in self.members:  # all of them may have messages, until they were read
+                    one.queues = sorted(queue for queue, owner in self.owners.items() if owner is one)
+                    one.fresh = OrderedDict.fromkeys(one.queues)
             self._divided = queues  # last: after an interrupt all of it is done again
         return member.queues
 
-    def fresh_of(self, member: GroupMember) -> OrderedDict[int, None]:
+    def fresh_of(self, member: GroupMember) -> OrderedDict[int, MessageRun | None]:
         """Return a consumer's `fresh`, with the queues that have news since."""
         self.queues_of(member)
         news = self.source.news()
@@ -169,13 +178,6 @@ class ConsumerGroup:
             held[id(poor)].append(queue)
             self._give(queue, poor)
         assert self.owners.keys() >= {*free}  # a queue without an owner would be read by nobody
-
-    def _deal(self) -> None:
-        """Tell each consumer its queues; all of them may have messages, until they were read."""
-        for member in self.members:
-            member.queues = sorted(queue for queue, owner in self.owners.items() if owner is member)
-            member.fresh = OrderedDict.fromkeys(member.queues)
-            member.ahead = {queue: member.ahead[queue] for queue in member.queues if queue in member.ahead}
 
     def _give(self, queue: int, member: GroupMember) -> None:
         assert any(member is one for one in self.members)  # nobody would poll the queue

@@ -127,9 +127,6 @@ class StoreSource:
         return (0, 0) if queue is None else queue.bounds(self.reader.files.min_offset)
 
     def read(self, queue_id: int, offset: int, most: int, tags: str | None) -> QueueRead:
-        queue = self._all.find(self._raw, queue_id)
-        if isinstance(queue, RunningQueue) and queue.min_offset <= offset == queue.max_offset:
-            return QueueRead([], offset)
         self.reader.know(self.topic, queue_id)
         got = self.reader.get(self.topic, queue_id, offset, _most(self.topic, most), tags, 0)
         if got.status is GetMessageStatus.OFFSET_TOO_SMALL:

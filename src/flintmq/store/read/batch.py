@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain
 
-from flintmq.format.consume_queue import UNIT_SIZE, record_offset_at
+from flintmq.format.consume_queue import POINTER, UNIT_SIZE, record_offset_at
 from flintmq.format.text import java_encode
 from flintmq.kernels.read import fetch
 from flintmq.message import StoredMessage
@@ -30,7 +30,7 @@ CHUNK = 256  # messages checked and made at a time: they fit the processor's cac
 DENSE = 4  # with pread: one read for a whole chunk if the log between its records is at most this many times as large
 SPARE = 16 * 1024  # more, for each record: to read so many bytes takes as long as another read
 WINDOW = 256 * 1024  # bytes read at once, if there is more than one record among them
-LOOSE = 32
+LOOSE_BYTES = 512 * 1024  # of messages that are looked up one by one, about: all of them are in memory
 
 
 class LogMaps:
@@ -96,69 +96,70 @@ class QueueBatch(Tabular):
         return chain.from_iterable(self._chunks())  # no Python code runs between two messages of a chunk
 
     def _chunks(self) -> Iterator[list[StoredMessage]]:
-        with RecordReader(self._lookup.snapshot.log) as records:
-            yield from self._chunks_by(records)
-
-    def _chunks_by(self, records: RecordReader) -> Iterator[list[StoredMessage]]:
         topic, positions, count = java_encode(self.topic), array("q", bytes(8 * CHUNK)), len(self)
-        at, buffer = 0, bytearray()
-        while at < count:
-            stop = min(at + CHUNK, count)
-            data, base, end, buffer = self._window(at, stop, records, buffer)
-            good, _ = fetch.check(
-                self._units,
-                at,
-                stop - at,
-                data,
-                base,
-                end,
-                self._lookup.snapshot.log.max_record,
-                topic,
-                self.queue_id,
-                self.offset + at,
-                positions,
-            )
-            assert 0 <= good <= stop - at
-            messages = fetch.take(StoredMessage, data, positions, good)
-            if isinstance(data, memoryview) and self._maps is None:
-                for message in messages:
+        at = 0
+        with RecordReader(self._lookup.snapshot.log) as records:
+            while at < count:
+                stop = min(at + CHUNK, count)
+                data, base, end = self._window(at, stop, records)
+                good, _ = fetch.check(
+                    self._units,
+                    at,
+                    stop - at,
+                    data,
+                    base,
+                    end,
+                    self._lookup.snapshot.log.max_record,
+                    topic,
+                    self.queue_id,
+                    self.offset + at,
+                    positions,
+                )
+                assert 0 <= good <= stop - at
+                messages = fetch.take(StoredMessage, data, positions, good)
+                for message in messages if self._maps is None else ():
                     _ = message.raw  # copied: the next window is read over this one
-            yield messages
-            at += good
-            if not good:
-                found = self._lookup.next_message(self._name, self.offset + at, self.next_offset)
-                if self._report is not None:
-                    stop_at = self.next_offset if found is None else found[0]
-                    self._lookup.report_lost(self._name, self.offset + at, stop_at, self._report)
-                if found is None:
-                    return
-                yield [found[1]]
-                at = found[0] + 1 - self.offset
+                yield messages
+                at += good
+                if not good:
+                    found = self._lookup.next_message(self._name, self.offset + at, self.next_offset)
+                    if self._report is not None:
+                        stop_at = self.next_offset if found is None else found[0]
+                        self._lookup.report_lost(self._name, self.offset + at, stop_at, self._report)
+                    if found is None:
+                        return
+                    yield [found[1]]
+                    at = found[0] + 1 - self.offset
 
-    def _window(
-        self, at: int, stop: int, records: RecordReader, buffer: bytearray
-    ) -> tuple[bytes | memoryview, int, int, bytearray]:
+    def _window(self, at: int, stop: int, records: RecordReader) -> tuple[bytes | memoryview, int, int]:
         """Return bytes of one log file with the record of unit `at` and perhaps the next ones.
 
-        The result is (bytes, log offset of the first byte, position in them of the end of the file, the buffer for the
-        next window). Fresh memory for each would take longer than the reading.
+        The result is (bytes, log offset of the first byte, position in them of the end of the file).
         """
         low = record_offset_at(self._units, at)
         file = self._lookup.snapshot.log.find(low)
         if file is None:
-            return b"", 0, 0, buffer
+            return b"", 0, 0
         if self._maps is not None:
-            return self._maps.of(self._lookup, file), file.start, file.size, buffer
-        file_end, effects = file.start + file.size, self._lookup.snapshot.effects
-        size = fetch.span(self._units, at, stop - at, file_end, DENSE, SPARE, WINDOW) - low
+            return self._maps.of(self._lookup, file), file.start, file.size
+        size, end = 0, file.start + file.size
+        count, _ = fetch.run(self._units, at, stop - at, low, end)
+        while count and not size:
+            size = self._span(at, count, low, end)
+            count //= 2
         with suppress(FileNotFoundError):
-            descriptor = records.descriptor(file)
-            if size > WINDOW:
-                return effects.pread(descriptor, size, low - file.start), low, file_end - low, buffer
-            buffer = buffer if len(buffer) >= size else bytearray(size)
-            read = effects.pread_into(descriptor, memoryview(buffer)[:size], low - file.start)
-            return memoryview(buffer)[:read], low, file_end - low, buffer
-        return b"", 0, 0, buffer
+            return records.file_bytes(file, low - file.start, size), low, end - low
+        return b"", 0, 0
+
+    def _span(self, at: int, count: int, low: int, end: int) -> int:
+        """Return the bytes from the first record of `count` units to the last, all in [low, end).
+
+        0 if they are too many to be read at once, and more than one record.
+        """
+        _, wanted = fetch.run(self._units, at, count, low, end)
+        last, size = POINTER.unpack_from(self._units, UNIT_SIZE * (at + count - 1))
+        span: int = last + size - low
+        return span if count == 1 or span <= min(DENSE * wanted + SPARE * count, WINDOW) else 0
 
 
 class LooseBatch(QueueBatch):
@@ -167,39 +168,31 @@ class LooseBatch(QueueBatch):
     def __init__(
         self, lookup: QueueLookup, name: QueueName, offset: int, stop: int, report: Report | None = None
     ) -> None:
-        """Look up every message in [offset, stop)."""
+        """Look up every message in [offset, stop), or the first of them."""
         self._messages: list[StoredMessage] = []
-        at = offset
-        while True:
+        at, size = offset, 0
+        while size < LOOSE_BYTES:
             found = lookup.next_message(name, at, stop)
             if report is not None:
                 lookup.report_lost(name, at, stop if found is None else found[0], report)
             if found is None:
+                at = max(at, stop)
                 break
             at, message = found
             self._messages.append(message)
+            size += message.size
             own = (place for place in places(message) if (place.topic, place.queue_id) == name and place.offset <= at)
             at = max((place.offset + place.messages for place in own), default=at + 1)
-        size = sum(message.size for message in self._messages)
-        super().__init__(lookup, name, offset, memoryview(b""), max(at, stop) - offset, size, None)
+        super().__init__(lookup, name, offset, memoryview(b""), at - offset, size, None)
 
     def __iter__(self) -> Iterator[StoredMessage]:
         return iter(self._messages)
 
 
 def read_batch(
-    lookup: QueueLookup,
-    name: QueueName,
-    offset: int,
-    count: int,
-    maps: LogMaps | None,
-    report: Report | None = None,
-    most_bytes: int | None = None,
+    lookup: QueueLookup, name: QueueName, offset: int, count: int, maps: LogMaps | None, report: Report | None = None
 ) -> QueueBatch:
-    """Read up to `count` messages of a queue from an offset on; see StoreView.read.
-
-    `most_bytes`: bound of what is read at once, its first message excepted; without units, LOOSE messages.
-    """
+    """Read up to `count` messages of a queue from an offset on; see StoreView.read."""
     bounds = lookup.bounds(name)
     offset, most = max(offset, bounds.min), offset + count
     stop = min(offset + count, bounds.max)
@@ -213,8 +206,6 @@ def read_batch(
     if found < stop - offset:  # of two blocks, or not written when the block was read
         units = lookup.plain_units(name, offset, stop - offset)
         found, size = fetch.run(units, 0, len(units) // UNIT_SIZE, log.min_offset, end)
-    while most_bytes is not None and size > most_bytes and found > 1:
-        found, size = fetch.run(units, 0, found // 2, log.min_offset, end)
     if found:
         return QueueBatch(lookup, name, offset, units, found, size, maps, report)
-    return LooseBatch(lookup, name, offset, stop if most_bytes is None else min(stop, offset + LOOSE), report)
+    return LooseBatch(lookup, name, offset, stop, report)
