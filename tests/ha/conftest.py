@@ -2,7 +2,6 @@
 
 import pytest
 
-from flintmq.ha import follower_steps
 from tests.compat.replication import VERSIONS, GoldenMaster
 from tests.ha.simulated import SimulatedMaster, SimulatedTime
 from tests.harness.in_memory import tmp_path_factory as tmp_path_factory
@@ -19,12 +18,6 @@ from tests.harness.turns import one_a_day
 def master(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> GoldenMaster:
     """Each recorded master in turn, unpacked once; read it only."""
     return GoldenMaster(request.param, tmp_path_factory.mktemp("ha"))
-
-
-@pytest.fixture
-def done_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`once` ends 0.4 s after the last byte of the log, not 1.0 s: a master on loopback makes no pauses."""
-    monkeypatch.setattr(follower_steps, "ONCE_S", 0.4)
 
 
 @pytest.fixture

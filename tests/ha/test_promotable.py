@@ -23,8 +23,6 @@ from tests.ha.followed_broker import BATCH, FILE_SIZE, SIMPLE, FollowedBroker, e
 from tests.remoting.remoting_peer import Asked, reply
 from tests.support.threads import within
 
-pytestmark = pytest.mark.usefixtures("done_soon")
-
 PLAIN_UNIT = struct.Struct(">qiq")
 BATCH_UNIT = struct.Struct(">qiqqqhii")
 

@@ -18,8 +18,7 @@ from tests.ha import conftest
 from tests.ha.loopback import LoopbackMaster
 from tests.remoting.remoting_peer import Answer, Asked, RemotingPeer, broker, recorded, reply, strict
 
-golden_master, done_soon = conftest.master, conftest.done_soon
-pytestmark = pytest.mark.usefixtures("done_soon")
+golden_master = conftest.master
 
 
 def whole_broker(golden_master: GoldenMaster, line: LoopbackMaster, **config: str) -> Answer:
