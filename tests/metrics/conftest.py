@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.compat.stores import Golden
+from tests.harness.in_memory import tmp_path_factory as tmp_path_factory
 
 BROKERS = {"broker-a": "config", "broker-b": "config540", "库存": "config550"}
 

@@ -1,0 +1,3 @@
+"""Tests of followers and servers as commands."""
+
+from tests.harness.in_memory import tmp_path_factory as tmp_path_factory

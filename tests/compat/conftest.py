@@ -1,0 +1,3 @@
+"""Tests of names, answers and tables of earlier versions."""
+
+from tests.harness.in_memory import tmp_path_factory as tmp_path_factory
