@@ -2,6 +2,8 @@
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 
 import pytest
 
@@ -12,6 +14,7 @@ from tests.harness.one_java import OneJava
 from tests.harness.pages import ENVIRONMENT
 from tests.harness.skips import register
 from tests.support.object_server import Server, running
+from tests.support.object_servers import RealServer, serving
 
 # Spark's Java machines live for seconds here: compiling what is hot a second time, and better, costs each of them half
 # of its processor time, and loading classes half of the rest. In the environment, so that it holds for processes that
@@ -101,3 +104,10 @@ def objects() -> Iterator[Server]:
         pytest.importorskip(package, reason=f"{package} is not installed")
     with running() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def real_server() -> Iterator[Callable[[str], RealServer]]:
+    """real_server(name): that of tests/support/object_servers.py; the first who asks starts it, and it stays."""
+    with ExitStack() as stack:
+        yield cache(lambda name: stack.enter_context(serving(name)))

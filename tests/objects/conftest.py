@@ -1,27 +1,24 @@
 """Servers of every kind: moto's, which is always there, and the real ones that `make object-servers` builds."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import pytest
 
 from flintmq.objects.bucket import Bucket
-from tests.support import object_server
-from tests.support.object_servers import BUCKET, SERVERS, RealServer, lacks, serving
+from tests.harness.in_memory import tmp_path_factory as tmp_path_factory
+from tests.support.object_server import BUCKET, KEYS
+from tests.support.object_servers import SERVERS, RealServer, lacks
 
 
 @pytest.fixture(scope="module", params=["moto", *SERVERS])
-def server(request: pytest.FixtureRequest) -> Iterator[RealServer]:
-    """A server with an empty bucket, of each kind in turn."""
+def server(request: pytest.FixtureRequest, real_server: Callable[[str], RealServer]) -> RealServer:
+    """A server with a bucket, of each kind in turn."""
     if request.param == "moto":
-        for package in ("pyarrow", "moto", "flask"):
-            pytest.importorskip(package, reason=f"{package} is not installed")
-        with object_server.running() as moto:
-            yield RealServer(f"s3://{BUCKET}", {"s3.endpoint": moto.endpoint}, object_server.KEYS)
-        return
+        moto = request.getfixturevalue("objects")
+        return RealServer(f"s3://{BUCKET}", {"s3.endpoint": moto.endpoint}, KEYS)
     if reason := lacks(request.param):
         pytest.skip(reason)
-    with serving(request.param) as real:
-        yield real
+    return real_server(request.param)
 
 
 @pytest.fixture

@@ -34,6 +34,7 @@ from urllib.parse import quote, unquote
 from flintmq.config.keys import StoreConfig
 from flintmq.objects.bucket import Bucket
 from flintmq.objects.opening import bucket_of
+from tests.interop.java import SHORT_LIVED
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILT = ROOT / "build" / "object-servers"
@@ -184,7 +185,7 @@ def _azurite(folder: Path, port: int) -> Iterator[RealServer]:
 
 def _mini_hdfs(folder: Path, port: int) -> Iterator[RealServer]:
     source = ROOT / "tests" / "support" / "servers" / "MiniHdfs.java"
-    with _process(["java", "-Xmx512m", "-cp", f"{BUILT / 'hadoop'}/*", source, folder]) as process:
+    with _process(["java", *SHORT_LIVED, "-Xmx512m", "-cp", f"{BUILT / 'hadoop'}/*", source, folder]) as process:
         assert process.stdout is not None
         port = int(process.stdout.readline())
         yield RealServer("hdfs://127.0.0.1:8020", {"hdfs.http": f"http://127.0.0.1:{port}"})
