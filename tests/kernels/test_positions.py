@@ -135,7 +135,7 @@ LINES = {
         p[spans[SPAN_RECORD] + {version}] == 0xA7
     """,
     "zone_keys": """
-        time = i64be(p, spans[SPAN_BORN] + {store_timestamp})
+        time: cython.longlong = i64be(p, spans[SPAN_BORN] + {store_timestamp})
     """,
     "odd_text": """
         i64be(p, spans[SPAN_BORN] + {store_timestamp})
@@ -161,7 +161,7 @@ LINES = {
         i32be(p, {header_index_count})
         i32be(p, {header_slots_used})
         i64be(p, {header_begin_timestamp})
-        at = _HEADER + {slot} * slots + {item} * (count - window)
+        at: cython.longlong = _HEADER + {slot} * slots + {item} * (count - window)
         put64be(p, at + {item_physical_offset}, key_offsets[i])
         put32be(p, at + {item_seconds}, seconds)
         put32be(p, at + {item_previous}, previous)

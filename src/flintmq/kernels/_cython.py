@@ -7,7 +7,8 @@ build does. `_select` gives this module to kernels under the name `cython` while
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from operator import index
+from typing import Any, SupportsIndex, TypeVar
 
 T = TypeVar("T")
 
@@ -16,7 +17,7 @@ NULL = None
 
 
 class CType:
-    """A C type. A call converts as Python does; indexed or nested it is itself."""
+    """A C type. A call converts as Python does; with a slice, or nested, it is itself."""
 
     def __init__(self, convert: Callable[..., Any]) -> None:
         self.convert = convert
@@ -26,8 +27,8 @@ class CType:
         return self.convert(*args)
 
     def __getitem__(self, item: object) -> CType:
-        """Return the type of an array or a view."""
-        return self
+        """Return the type of an array, which begins as zeros, or of a view."""
+        return CType(lambda: [0] * index(item)) if isinstance(item, SupportsIndex) else self
 
 
 class NoEffect:

@@ -23,6 +23,14 @@ def _inside(p: Any, at: int, n: int) -> None:
     assert 0 <= at and 0 <= n and at + n <= len(p), f"{n} bytes at {at} of {len(p)}"
 
 
+def bytes_of(buffer: Any) -> Any:
+    """Return the buffer itself, where C has its address."""
+    return buffer
+
+
+room_of = longs_of = const_longs_of = ints_of = const_ints_of = bytes_of
+
+
 def u16be(p: Any, at: int) -> int:
     _inside(p, at, 2)
     return int(_U16(p, at)[0])

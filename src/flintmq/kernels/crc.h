@@ -38,6 +38,9 @@
 #define FMQ_BE64(v) (v)
 #endif
 
+/* The first byte of a buffer, as Cython holds it. */
+#define FMQ_START(view) ((void *)(view).data)
+
 static inline uint16_t u16be(const uint8_t *p, int64_t at) { uint16_t v; memcpy(&v, p + at, 2); return FMQ_BE16(v); }
 static inline uint32_t u32be(const uint8_t *p, int64_t at) { uint32_t v; memcpy(&v, p + at, 4); return FMQ_BE32(v); }
 static inline int16_t i16be(const uint8_t *p, int64_t at) { return (int16_t)u16be(p, at); }

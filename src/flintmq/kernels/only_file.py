@@ -33,7 +33,6 @@ def only_file(parent: cython.int, name: bytes, count: cython.longlong):
         return plain_read(parent, name, count)
     size: cython.longlong = 0
     got: cython.longlong = 0
-    length: cython.int
     folder_name: cython.p_char = PyBytes_AS_STRING(name)
     # Nobody else has these bytes yet, so they may be written.
     found: bytes = PyBytes_FromStringAndSize(cython.NULL, _ROOM)
@@ -41,7 +40,7 @@ def only_file(parent: cython.int, name: bytes, count: cython.longlong):
     found_p: cython.p_char = PyBytes_AS_STRING(found)
     data_p: cython.p_char = PyBytes_AS_STRING(data)
     with cython.nogil:
-        length = read_only_file(
+        length: cython.int = read_only_file(
             parent, folder_name, found_p, _ROOM, data_p, count, cython.address(size), cython.address(got)
         )
     if length == 0:

@@ -1,6 +1,7 @@
 # C types of derive.py.
 cimport cython
 from libc.stdint cimport uint8_t
+from flintmq.kernels.addresses cimport bytes_of, const_ints_of, const_longs_of, ints_of, longs_of, room_of
 from flintmq.kernels.crc cimport u32be, i32be, i64be, prefetch_lines, put32be, put64be, same_bytes, first_non_ascii, find_either, hash_ascii, hash_if_ascii, seeded_hash
 from flintmq.kernels.read.record_parts cimport NAMED_KEYS, NAMED_KEYS_END, NAMED_TAGS, NAMED_TAGS_END, NAMED_UNIQUE, NAMED_UNIQUE_END, SPAN_BORN, SPAN_END, SPAN_RECORD, SPAN_TOPIC, SPAN_TOPIC_END, locate
 from flintmq.kernels.read.property_shapes cimport forget, split_like

@@ -17,15 +17,21 @@ import cython
 
 if not cython.compiled:
     from flintmq.kernels._plain import (
+        bytes_of,
+        const_ints_of,
+        const_longs_of,
         find_either,
         first_non_ascii,
         hash_ascii,
         hash_if_ascii,
         i32be,
         i64be,
+        ints_of,
+        longs_of,
         prefetch_lines,
         put32be,
         put64be,
+        room_of,
         same_bytes,
         seeded_hash,
         u32be,
@@ -75,6 +81,7 @@ _BATCH = cython.declare(cython.longlong, 2)
 _NEW_QUEUE = cython.declare(cython.int, 1)
 _SPECIAL = cython.declare(cython.int, 2)
 _KEYS_FULL = cython.declare(cython.int, 3)
+# Random for each process, so that no log can be made to crowd one slot.
 _SEED = cython.declare(cython.ulonglong, int.from_bytes(os.urandom(8), "big"))
 _SECRET = cython.declare(cython.ulonglong, int.from_bytes(os.urandom(8), "big") | 1)
 _UINT = cython.declare(cython.longlong, 0xFFFFFFFF)
@@ -92,13 +99,11 @@ def hash_text(h, p, at, n):
     end: cython.longlong = at + n
     i: cython.longlong = first_non_ascii(p, at, end)
     value = hash_ascii(cython.cast(cython.uint, h), p, at, i - at)
-    c: cython.longlong
-    more: cython.int
     while i < end:
-        c = p[i]
+        c: cython.longlong = p[i]
         i += 1
         if c >= 0x80:
-            more = 1 if c < 0xE0 else (2 if c < 0xF0 else 3)
+            more: cython.int = 1 if c < 0xE0 else (2 if c < 0xF0 else 3)
             c &= 0x3F >> more
             while more and i < end:
                 c = (c << 6) | (p[i] & 0x3F)
@@ -119,15 +124,13 @@ def delay_of(p, pairs, first, count, move, levels):
     """
     level: cython.longlong = 0
     i: cython.longlong
-    at: cython.longlong
-    end: cython.longlong
     for i in range(count):
-        at = pairs[first + 3 * i] + move
+        at: cython.longlong = pairs[first + 3 * i] + move
         if pairs[first + 3 * i + 1] + move - at != 5 or u32be(p, at) != _DELA or p[at + 4] != 89:
             continue
         level = 0
         at += 6
-        end = pairs[first + 3 * i + 2] + move
+        end: cython.longlong = pairs[first + 3 * i + 2] + move
         if end - at > 9:
             return -1
         while at < end:
@@ -160,17 +163,15 @@ def put_keys(p, prefix, named, tag_keys, hashes, keys):
         named: begin and end of the values of TAGS, KEYS and UNIQ_KEY.
         tag_keys: enter the tags too, as 5.4.0 does.
     """
-    a: cython.longlong
-    b: cython.longlong
     if named[NAMED_UNIQUE_END] > named[NAMED_UNIQUE]:
         hashes[keys] = cython.cast(
             cython.int,
             key_hash(hash_text(prefix, p, named[NAMED_UNIQUE], named[NAMED_UNIQUE_END] - named[NAMED_UNIQUE])),
         )
         keys += 1
-    a = named[NAMED_KEYS]
+    a: cython.longlong = named[NAMED_KEYS]
     while a < named[NAMED_KEYS_END]:
-        b = find_either(p, a, named[NAMED_KEYS_END], 32, 32)
+        b: cython.longlong = find_either(p, a, named[NAMED_KEYS_END], 32, 32)
         if b > a:
             hashes[keys] = cython.cast(cython.int, key_hash(hash_text(prefix, p, a, b - a)))
             keys += 1
@@ -187,11 +188,10 @@ def put_keys(p, prefix, named, tag_keys, hashes, keys):
 
 def find_queue(p, at_topic, topic, queue_id, slots, mask, queues, names):
     """Return the number of the queue in the table, or minus (free slot + 1)."""
-    h: cython.longlong = slot_hash(p, at_topic, topic, queue_id)
+    h: cython.longlong = seeded_hash(p, at_topic, topic, queue_id, _SEED, _SECRET)
     i: cython.longlong = h & mask
-    q: cython.longlong
     while True:
-        q = slots[i]
+        q: cython.longlong = slots[i]
         if q < 0:
             return -i - 1
         if (
@@ -204,28 +204,9 @@ def find_queue(p, at_topic, topic, queue_id, slots, mask, queues, names):
         i = (i + 1) & mask
 
 
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def slot_hash(
-    p: cython.pointer(cython.const[cython.uchar]),
-    at_topic: cython.longlong,
-    topic: cython.longlong,
-    queue_id: cython.longlong,
-) -> cython.longlong:
-    """Hash a queue for its slot, with a random seed for each process.
-
-    So no log can be made to crowd one slot.
-    """
-    return seeded_hash(p, at_topic, topic, queue_id, _SEED, _SECRET)
-
-
 def queue_hash(name: cython.const[cython.uchar][::1], queue_id: cython.longlong):
     """Return the hash (column QUEUE_HASH) of a queue."""
-    if len(name) == 0:
-        return slot_hash(cython.NULL if cython.compiled else b"", 0, 0, queue_id)
-    return slot_hash(cython.address(name[0]) if cython.compiled else name, 0, len(name), queue_id)
+    return seeded_hash(bytes_of(name), 0, len(name), queue_id, _SEED, _SECRET)
 
 
 def key_hash(h):
@@ -318,35 +299,23 @@ def derive(
     why: cython.int = 0
     q: cython.longlong = -1
     pairs: cython.longlong
-    code: cython.longlong
-    k: cython.longlong
-    first_key: cython.longlong
-    spans: cython.longlong[8]
+    spans = cython.declare(cython.longlong[8])
     first_pair: cython.longlong
     move: cython.longlong
-    split_pairs: cython.longlong[864]
-    named: cython.longlong[6]
-    known: cython.longlong[128]
-    recent: cython.longlong[64]
+    split_pairs = cython.declare(cython.longlong[864])
+    named = cython.declare(cython.longlong[6])
+    known = cython.declare(cython.longlong[128])
+    recent = cython.declare(cython.longlong[64])
     near: cython.longlong
-    if cython.compiled:
-        p: cython.pointer(cython.const[cython.uchar]) = cython.address(buf[0])
-        at: cython.pointer(cython.longlong) = cython.address(positions[0])
-        sp: cython.pointer(cython.const[cython.int]) = cython.address(slots[0])
-        qp: cython.pointer(cython.const[cython.longlong]) = cython.address(queues[0])
-        np: cython.pointer(cython.const[cython.uchar]) = cython.address(names[0])
-        up: cython.pointer(cython.uchar) = cython.address(unit_bytes[0])
-        kp: cython.pointer(cython.int) = cython.address(key_hashes[0])
-    else:
-        p, at, sp, qp, np, up, kp = buf, positions, slots, queues, names, unit_bytes, key_hashes
-        spans, split_pairs, named, known, recent = [0] * 8, [0] * 864, [0] * 6, [0] * 128, [0] * 64
+    p, at, sp, qp = bytes_of(buf), longs_of(positions), const_ints_of(slots), const_longs_of(queues)
+    np, up, kp = bytes_of(names), room_of(unit_bytes), ints_of(key_hashes)
     for near in range(64):
         recent[near] = -1
     forget(known)
     with cython.nogil:
         while i < count:
             if i + _AHEAD < count:  # the head of a record to come, and the tail of the one before it
-                k = at[i + _AHEAD]
+                k: cython.longlong = at[i + _AHEAD]
                 if _TAIL <= k <= n - _HEAD:
                     prefetch_lines(p, k - _TAIL, _TAIL + _HEAD)
             if locate(p, n, at, i, 1, spans) == 0:
@@ -382,7 +351,7 @@ def derive(
             ):
                 why = _SPECIAL
                 break
-            code = 0
+            code: cython.longlong = 0
             if qp[q * 8 + QUEUE_KIND] == _SCHEDULE:
                 code = delay_of(p, split_pairs, first_pair, pairs, move, levels)
                 if code < 0:
@@ -390,7 +359,7 @@ def derive(
                     break
                 if code > 0:
                     code = time + delays[code - 1]
-            first_key = keys
+            first_key: cython.longlong = keys
             if flags & 1 and sys_flag & 12 != 12:
                 if keys + 2 + (named[NAMED_KEYS_END] - named[NAMED_KEYS] + 1) // 2 > room:
                     why = _KEYS_FULL

@@ -1,6 +1,7 @@
 # C types of fetch.py.
 cimport cython
 from libc.stdint cimport uint8_t, int32_t, int64_t
+from flintmq.kernels.addresses cimport bytes_of, longs_of
 from flintmq.kernels.crc cimport any_below, i32be, i64be, prefetch_lines, same_bytes, u16be
 from flintmq.kernels.read.record_parts cimport SPAN_END, SPAN_RECORD, SPAN_TOPIC, SPAN_TOPIC_END, locate
 from flintmq.kernels.read.walk cimport _record

@@ -9,7 +9,7 @@ asked for.
 import cython
 
 if not cython.compiled:
-    from flintmq.kernels._plain import any_below, i32be, i64be, prefetch_lines, same_bytes, u16be
+    from flintmq.kernels._plain import any_below, bytes_of, i32be, i64be, longs_of, prefetch_lines, same_bytes, u16be
     from flintmq.kernels.read.record_parts import SPAN_END, SPAN_RECORD, SPAN_TOPIC, SPAN_TOPIC_END, locate
     from flintmq.kernels.read.walk import _record
 
@@ -67,12 +67,11 @@ class RecordBytes:
     def body(self) -> bytes:
         """Body of the record; if the bytes have none in its place, that of `fields`."""
         at: cython.longlong = self._size
-        n: cython.longlong
         with cython.critical_section(self):
             if self._size >= 91:
                 at = 88 + (12 if self._p[39] & 16 else 0) + (12 if self._p[39] & 32 else 0)
             if self._size >= 91 and at <= self._size:
-                n = i32be(self._p, at - 4)
+                n: cython.longlong = i32be(self._p, at - 4)
                 if 0 <= n <= self._size - at:
                     return _copy(self._p, at, n)
         return self.fields.body
@@ -121,10 +120,7 @@ def run(
     total: cython.longlong = 0
     if count == 0:
         return 0, 0
-    if cython.compiled:
-        p: cython.pointer(cython.const[cython.uchar]) = cython.address(units[0])
-    else:
-        p = units
+    p = bytes_of(units)
     with cython.nogil:
         while i < count:
             at: cython.longlong = i64be(p, 20 * (first + i))
@@ -186,12 +182,7 @@ def check(
     topic_size: cython.longlong = len(topic)
     if count == 0 or available == 0 or topic_size == 0:
         return 0, False
-    if cython.compiled:
-        u: cython.pointer(cython.const[cython.uchar]) = cython.address(units[0])
-        p: cython.pointer(cython.const[cython.uchar]) = cython.address(data[0])
-        t: cython.pointer(cython.const[cython.uchar]) = cython.address(topic[0])
-    else:
-        u, p, t = units, data, topic
+    u, p, t = bytes_of(units), bytes_of(data), bytes_of(topic)
     with cython.nogil:
         while i < count:
             later: cython.longlong = 20 * (first + (i + _AHEAD if i + _AHEAD < count else i))
@@ -227,12 +218,8 @@ def whole(data: cython.const[cython.uchar][::1], positions: cython.longlong[::1]
     i: cython.longlong = 0
     n: cython.longlong = len(data)
     good: cython.bint = True
-    spans: cython.longlong[8]
-    if cython.compiled:
-        p: cython.pointer(cython.const[cython.uchar]) = cython.address(data[0])
-        at: cython.pointer(cython.longlong) = cython.address(positions[0])
-    else:
-        p, at, spans = data, positions, [0] * 8
+    spans = cython.declare(cython.longlong[8])
+    p, at = bytes_of(data), longs_of(positions)
     with cython.nogil:
         while i < count:
             good = locate(p, n, at, i, 1, spans) == 1
@@ -267,26 +254,21 @@ def take(
     if count == 0:
         return found
     i: cython.longlong
-    at: cython.longlong
-    size: cython.longlong
     if len(data) < 91:
         raise ValueError("no record begins at a position")
     pin: Pin = Pin(data)
     one: RecordBytes
-    if cython.compiled:
-        p: cython.pointer(cython.const[cython.uchar]) = cython.address(data[0])
-    else:
-        p = memoryview(data)
+    p = bytes_of(data)
     for i in range(count):
-        at = positions[i]
+        at: cython.longlong = positions[i]
         if at < 0 or at > len(data) - 91:
             raise ValueError("no record begins at a position")
-        size = i32be(p, at)
+        size: cython.longlong = i32be(p, at)
         if size < 91 or size > len(data) - at:
             raise ValueError("a record goes on beyond the buffer")
         one = cls.__new__(cls)
         one._pin = pin
-        one._p = p + at if cython.compiled else p[at : at + size]
+        one._p = p + at if cython.compiled else memoryview(p)[at : at + size]
         one._size = size
         if not cython.compiled:
             one._raw = one._fields = one._properties = None

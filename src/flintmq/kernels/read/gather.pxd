@@ -1,6 +1,7 @@
 # C types of gather.py.
 cimport cython
 from libc.stdint cimport uint8_t
+from flintmq.kernels.addresses cimport bytes_of, ints_of, longs_of, room_of
 from flintmq.kernels.read.gather_fill cimport PLAN_BITS, PLAN_BYTES, PLAN_BYTES_END, PLAN_FIELD, PLAN_INTS, PLAN_KIND, PLAN_LONGS, bodies, hosts, magic, microseconds, named_values, numbers32, numbers64, offset_ids, properties, topics, unsigned32
 from flintmq.kernels.read.gather_views cimport body_views, host_codes, magic_codes, named_views, property_views, topic_codes
 from flintmq.kernels.read.record_parts cimport SPAN_RECORD, locate

@@ -13,6 +13,7 @@ that is not UTF-8, property strings with a doubled name or more than 32 pairs, a
 import cython
 
 if not cython.compiled:
+    from flintmq.kernels._plain import bytes_of, ints_of, longs_of, room_of
     from flintmq.kernels.read.gather_fill import (
         PLAN_BITS,
         PLAN_BYTES,
@@ -311,21 +312,12 @@ def gather(
     if limit == 0 or len(plan) == 0 or len(plan) % 7 or len(longs) == 0 or len(ints) == 0 or len(out) == 0:
         raise ValueError("an array that must not be empty is empty")
     columns: cython.longlong = len(plan) // 7
-    spans: cython.longlong[1024]
-    pairs: cython.longlong[864]
-    named: cython.longlong[768]
-    known: cython.longlong[128]
-    if cython.compiled:
-        p: cython.pointer(cython.const[cython.uchar]) = cython.address(data[0])
-        at: cython.pointer(cython.longlong) = cython.address(positions[0])
-        layout: cython.pointer(cython.longlong) = cython.address(plan[0])
-        to_longs: cython.pointer(cython.longlong) = cython.address(longs[0])
-        to_ints: cython.pointer(cython.int) = cython.address(ints[0])
-        to: cython.pointer(cython.uchar) = cython.address(out[0])
-        left: cython.pointer(cython.longlong) = cython.address(notes[0])
-    else:
-        p, at, layout, to_longs, to_ints, to, left = data, positions, plan, longs, ints, out, notes
-        spans, pairs, named, known = [0] * 1024, [0] * 864, [0] * 768, [0] * 128
+    spans = cython.declare(cython.longlong[1024])
+    pairs = cython.declare(cython.longlong[864])
+    named = cython.declare(cython.longlong[768])
+    known = cython.declare(cython.longlong[128])
+    p, at, layout, to_longs = bytes_of(data), longs_of(positions), longs_of(plan), longs_of(longs)
+    to_ints, to, left = ints_of(ints), room_of(out), longs_of(notes)
     fault: cython.int = 0
     noting: cython.longlong = 0
     base: cython.longlong = -1

@@ -1,6 +1,7 @@
 # C types of gather_views.py.
 cimport cython
 from libc.stdint cimport uint8_t, int64_t, uint64_t
+from flintmq.kernels.addresses cimport bytes_of, const_ints_of, longs_of, room_of
 from flintmq.kernels.crc cimport all_ascii, copy_bytes, i32be, i64be, put_host4
 from flintmq.kernels.read.gather_fill cimport PLAN_BITS, PLAN_BYTES, PLAN_BYTES_END, PLAN_FIELD, PLAN_INTS, PLAN_LONGS, _note, _set_bit, _shift
 from flintmq.kernels.read.record_parts cimport SPAN_BODY, SPAN_BODY_END, SPAN_END, SPAN_RECORD, SPAN_TOPIC, SPAN_TOPIC_END, is_utf8

@@ -13,11 +13,15 @@ import cython
 if not cython.compiled:
     from flintmq.kernels._plain import (
         all_ascii,
+        bytes_of,
+        const_ints_of,
         copy_bytes,
         i32be,
         i64be,
+        longs_of,
         put_host4,
         put_view,
+        room_of,
         same_text,
         slot_of,
         text_key,
@@ -249,13 +253,7 @@ def copy_records(
         return 0
     if limit == 0 or room == 0:
         raise ValueError("data or out is empty")
-    if cython.compiled:
-        p: cython.pointer(cython.const[cython.uchar]) = cython.address(data[0])
-        at: cython.pointer(cython.longlong) = cython.address(positions[0])
-        q: cython.pointer(cython.uchar) = cython.address(out[0])
-        to: cython.pointer(cython.longlong) = cython.address(moved[0])
-    else:
-        p, at, q, to = data, positions, out, moved
+    p, at, q, to = bytes_of(data), longs_of(positions), room_of(out), longs_of(moved)
     with cython.nogil:
         for i in range(count):
             start: cython.longlong = at[i]
@@ -283,10 +281,7 @@ def goes_beyond(ints: cython.const[cython.int][::1], count: cython.longlong):
         raise ValueError("ints must have four numbers for each view")
     if count == 0:
         return False
-    if cython.compiled:
-        p: cython.pointer(cython.const[cython.int]) = cython.address(ints[0])
-    else:
-        p = ints
+    p = const_ints_of(ints)
     longer: cython.int = 0
     i: cython.longlong = 0
     with cython.nogil:

@@ -4,7 +4,7 @@
 import cython
 
 if not cython.compiled:
-    from flintmq.kernels._plain import copy_bytes
+    from flintmq.kernels._plain import bytes_of, copy_bytes, room_of
 
 
 def group(
@@ -30,9 +30,6 @@ def group(
     """
     queues: cython.longlong = len(starts) - 1
     i: cython.longlong
-    q: cython.longlong
-    to: cython.longlong
-    first: cython.longlong
     sum_: cython.longlong = 0
     bad: cython.bint = False
     if (
@@ -51,11 +48,7 @@ def group(
         for i in range(queues + 1):
             starts[i] = 0
         return
-    if cython.compiled:
-        source: cython.pointer(cython.const[cython.uchar]) = cython.address(unit_bytes[0])
-        target: cython.pointer(cython.uchar) = cython.address(out_bytes[0])
-    else:
-        source, target = unit_bytes, out_bytes
+    source, target = bytes_of(unit_bytes), room_of(out_bytes)
     with cython.nogil:
         for i in range(queues + 1):
             starts[i] = 0
@@ -66,13 +59,13 @@ def group(
             starts[unit_queue[i]] += 1
         if not bad:
             for i in range(queues + 1):  # counts become starts
-                to = starts[i]
+                to: cython.longlong = starts[i]
                 starts[i] = sum_
                 sum_ += to
             i = 0
             while i < units:  # mostly single units, but a bulk load has whole runs of one queue
-                q = unit_queue[i]
-                first = i
+                q: cython.longlong = unit_queue[i]
+                first: cython.longlong = i
                 to = starts[q]
                 while i < units and unit_queue[i] == q:
                     out_offset[to] = unit_offset[i]

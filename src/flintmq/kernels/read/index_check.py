@@ -9,7 +9,7 @@ checked in one pass over the items and no chain is walked. Bytes: docs/internals
 import cython
 
 if not cython.compiled:
-    from flintmq.kernels._plain import i32be, i64be, prefetch_write
+    from flintmq.kernels._plain import bytes_of, i32be, i64be, prefetch_write
 
 _MOST_SECONDS = cython.declare(cython.longlong, 0x7FFFFFFF)
 _AHEAD = cython.declare(cython.longlong, 32)
@@ -51,9 +51,6 @@ def match(
         count = end - start
     i: cython.longlong = 0
     ahead: cython.longlong = 0
-    at: cython.longlong
-    slot: cython.longlong
-    seconds: cython.longlong
     if cython.compiled:
         p: cython.pointer(cython.const[cython.uchar]) = cython.address(buf[0])
         hp: cython.pointer(cython.uchar) = cython.cast(cython.pointer(cython.uchar), cython.address(heads[0]))
@@ -64,13 +61,13 @@ def match(
             while ahead < count and ahead < i + _AHEAD:
                 prefetch_write(hp, 4 * ((key_hashes[start + ahead] & _MOST_SECONDS) % slots))
                 ahead += 1
-            seconds = 0
+            seconds: cython.longlong = 0
             if begin > 0 and key_times[start + i] > begin:
                 seconds = (key_times[start + i] - begin) // 1000
                 if seconds > _MOST_SECONDS:
                     seconds = _MOST_SECONDS
-            at = 20 * i
-            slot = (key_hashes[start + i] & _MOST_SECONDS) % slots
+            at: cython.longlong = 20 * i
+            slot: cython.longlong = (key_hashes[start + i] & _MOST_SECONDS) % slots
             if (
                 i32be(p, at) != key_hashes[start + i]
                 or i64be(p, at + 4) != key_offsets[start + i]
@@ -110,18 +107,12 @@ def skip(
     if count == 0:
         return 0
     i: cython.longlong = 0
-    at: cython.longlong
-    key: cython.longlong
-    offset: cython.longlong
-    if cython.compiled:
-        p: cython.pointer(cython.const[cython.uchar]) = cython.address(buf[0])
-    else:
-        p = buf
+    p = bytes_of(buf)
     with cython.nogil:
         while i < count:
-            at = 20 * i
-            key = i32be(p, at)
-            offset = i64be(p, at + 4)
+            at: cython.longlong = 20 * i
+            key: cython.longlong = i32be(p, at)
+            offset: cython.longlong = i64be(p, at + 4)
             if key < 0 or offset < least or offset >= until or i32be(p, at + 12) < 0:
                 break
             if i32be(p, at + 16) != heads[key % slots]:

@@ -1,6 +1,7 @@
 # C types of json_line.py.
 cimport cython
 from libc.stdint cimport uint8_t
+from flintmq.kernels.addresses cimport bytes_of
 from flintmq.kernels.crc cimport copy_bytes, i32be, i64be, put32be, put_hex8, put_host4, u32be
 from flintmq.kernels.read.gather_fill cimport _shift
 from flintmq.kernels.read.record_parts cimport SPAN_BORN, SPAN_BOTH, SPAN_END, SPAN_RECORD, SPAN_TOPIC, SPAN_TOPIC_END, doubled, locate, split
@@ -24,4 +25,3 @@ cdef long long _put_number(uint8_t *to, long long used, long long value) noexcep
 cdef long long _put_text(uint8_t *to, long long used, const uint8_t *p, long long at, long long end) noexcept nogil
 cdef long long _put_pairs(uint8_t *to, long long used, const uint8_t *p, const long long *pairs, long long count) noexcept nogil
 cdef long long _put_value(uint8_t *to, long long used, long long kind, long long place, const uint8_t *p, const long long *spans, const long long *pairs, long long count, const long long *named) noexcept nogil
-cdef str _text(const uint8_t *p, long long at, long long end)

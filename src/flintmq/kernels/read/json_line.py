@@ -9,7 +9,7 @@ place.
 import cython
 
 if not cython.compiled:
-    from flintmq.kernels._plain import copy_bytes, i32be, i64be, put32be, put_hex8, put_host4, u32be
+    from flintmq.kernels._plain import bytes_of, copy_bytes, i32be, i64be, put32be, put_hex8, put_host4, u32be
     from flintmq.kernels.read.gather import BODY as KIND_BODY
     from flintmq.kernels.read.gather import BORN_HOST as KIND_BORN_HOST
     from flintmq.kernels.read.gather import INT32 as KIND_INT32
@@ -43,9 +43,7 @@ _PAIRS_ROOM = cython.declare(cython.longlong, 256)  # for quotes and commas of 3
 
 def _put_number(to, used, value):
     """Write a number in decimal digits; return the position after it."""
-    digits: cython.uchar[20]
-    if not cython.compiled:
-        digits = bytearray(20)
+    digits = cython.declare(cython.uchar[20])
     rest: cython.ulonglong = value
     if value < 0:
         to[used] = 45
@@ -157,13 +155,10 @@ def line(record: cython.const[cython.uchar][::1], body: bytes, heads: bytes, pla
     head: cython.longlong = 0
     bodies: cython.longlong = 0
     texts: cython.longlong = 0
-    if cython.compiled:
-        p: cython.pointer(cython.const[cython.uchar]) = cython.address(record[0]) if limit else cython.NULL
-        shown: cython.pointer(cython.const[cython.uchar]) = body
-        words: cython.pointer(cython.const[cython.uchar]) = heads
-        rows: cython.pointer(cython.const[cython.uchar]) = plan
-    else:
-        p, shown, words, rows = record, body, heads, plan
+    p = bytes_of(record)
+    shown: cython.pointer(cython.const[cython.uchar]) = body
+    words: cython.pointer(cython.const[cython.uchar]) = heads
+    rows: cython.pointer(cython.const[cython.uchar]) = plan
     for i in range(columns):
         head += rows[3 * i]
         bodies += rows[3 * i + 1] == KIND_BODY
@@ -172,12 +167,10 @@ def line(record: cython.const[cython.uchar][::1], body: bytes, heads: bytes, pla
             raise ValueError("a place is outside the header")
     if head > many_heads:
         raise ValueError("the heads are shorter than the plan says")
-    positions: cython.longlong[1]
-    spans: cython.longlong[8]
-    pairs: cython.longlong[96]
-    named: cython.longlong[6]
-    if not cython.compiled:
-        positions, spans, pairs, named = [0], [0] * 8, [0] * 96, [0] * 6
+    positions = cython.declare(cython.longlong[1])
+    spans = cython.declare(cython.longlong[8])
+    pairs = cython.declare(cython.longlong[96])
+    named = cython.declare(cython.longlong[6])
     positions[0] = 0
     count: cython.longlong = -1
     room: cython.longlong = many_heads + columns * _ROOM + bodies * (encoded + 2)
@@ -186,10 +179,7 @@ def line(record: cython.const[cython.uchar][::1], body: bytes, heads: bytes, pla
         count = split(p, spans[SPAN_TOPIC_END] + 2, spans[SPAN_END], limit, pairs, named, 0)
         room += texts * (spans[SPAN_END] - spans[SPAN_TOPIC] + _PAIRS_ROOM)
     out: bytearray = bytearray(room)
-    if cython.compiled:
-        to: cython.pointer(cython.uchar) = out
-    else:
-        to = out
+    to: cython.pointer(cython.uchar) = out
     begin: cython.longlong = 0  # of what is not in `parts` yet
     used: cython.longlong = 0
     after: cython.longlong
@@ -207,18 +197,11 @@ def line(record: cython.const[cython.uchar][::1], body: bytes, heads: bytes, pla
             continue
         after = _put_value(to, used, rows[3 * i + 1], rows[3 * i + 2], p, spans, pairs, count, named) if valid else -1
         if after < 0:
-            parts.append(_text(to, begin, used))
+            parts.append(out[begin:used].decode("ascii"))
             parts.append(ask(message, i))
             begin = after = used
         used = after
     copy_bytes(to, used, words, head, many_heads - head)
     used += many_heads - head
-    parts.append(_text(to, begin, used))
+    parts.append(out[begin:used].decode("ascii"))
     return "".join(parts)
-
-
-def _text(p, at, end):
-    """Return p[at:end], which is ASCII, as a text."""
-    if cython.compiled:
-        return cython.cast(cython.p_char, p)[at:end].decode("ascii")
-    return bytes(p[at:end]).decode("ascii")

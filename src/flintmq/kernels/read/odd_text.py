@@ -4,7 +4,7 @@
 import cython
 
 if not cython.compiled:
-    from flintmq.kernels._plain import find_either, i64be, u32be
+    from flintmq.kernels._plain import bytes_of, const_longs_of, find_either, i64be, u32be
     from flintmq.kernels.read.record_parts import (
         SPAN_BORN,
         SPAN_END,
@@ -40,16 +40,12 @@ def _may_fail(p, at, end):
 
     Such properties begin with DELA or INNE; format/start_fields.py judges. INNER_MULTI_DISPATCH holds names.
     """
-    i: cython.longlong
-    stop: cython.longlong
-    digits: cython.longlong
-    most: cython.longlong
     while at + 6 < end:
-        stop = find_either(p, at, end, 2, 2)
+        stop: cython.longlong = find_either(p, at, end, 2, 2)
         if u32be(p, at) == _DELA or u32be(p, at) == _INNE:
-            i = find_either(p, at, stop, 1, 1) + 1
-            digits = 0
-            most = 17 if i - at == 11 or i - at == 25 else 4  # INNER_BASE, INNER_MULTI_QUEUE_OFFSET
+            i: cython.longlong = find_either(p, at, stop, 1, 1) + 1
+            digits: cython.longlong = 0
+            most: cython.longlong = 17 if i - at == 11 or i - at == 25 else 4  # INNER_BASE, INNER_MULTI_QUEUE_OFFSET
             while i < stop and not (i - at >= 21 and p[at + 12] == 68):
                 digits = digits + 1 if 48 <= p[i] <= 57 else (0 if p[i] == 44 and digits else most + 1)
                 if digits > most:
@@ -92,19 +88,14 @@ def scan(
     i: cython.longlong = start
     good: cython.longlong = 1
     what: cython.int = 0
-    time: cython.longlong
-    if cython.compiled:
-        p: cython.pointer(cython.const[cython.uchar]) = cython.address(buf[0])
-        at: cython.pointer(cython.const[cython.longlong]) = cython.address(positions[0])
-        spans: cython.longlong[8]
-    else:
-        p, at, spans = buf, positions, [0] * 8
+    spans = cython.declare(cython.longlong[8])
+    p, at = bytes_of(buf), const_longs_of(positions)
     with cython.nogil:
         while i < count:
             good = locate(p, limit, at, i, 1, spans)
             if good == 0:
                 break
-            time = i64be(p, spans[SPAN_BORN] + 56)
+            time: cython.longlong = i64be(p, spans[SPAN_BORN] + 56)
             if time > latest:
                 latest = time
             if (

@@ -1,6 +1,7 @@
 # C types of record_parts.py.
 cimport cython
 from libc.stdint cimport uint8_t
+from flintmq.kernels.addresses cimport bytes_of, longs_of
 from flintmq.kernels.crc cimport u32be, i16be, i32be, lowest_bit, odd_bytes, same_bytes
 
 # Columns of `spans`, where `locate` writes the positions of a record's parts.

@@ -11,7 +11,7 @@ if not cython.compiled:  # compiled these constants come from record_parts.pxd
     SPAN_RECORD, SPAN_BORN, SPAN_BOTH, SPAN_BODY, SPAN_BODY_END, SPAN_TOPIC, SPAN_TOPIC_END, SPAN_END = range(8)
     NAMED_TAGS, NAMED_TAGS_END, NAMED_KEYS, NAMED_KEYS_END, NAMED_UNIQUE, NAMED_UNIQUE_END = range(6)
 
-    from flintmq.kernels._plain import i16be, i32be, lowest_bit, odd_bytes, same_bytes, u32be
+    from flintmq.kernels._plain import bytes_of, i16be, i32be, longs_of, lowest_bit, odd_bytes, same_bytes, u32be
 
 MOST_PAIRS = 32  # a property string with more pairs is left to Python
 
@@ -125,14 +125,13 @@ def split(p, at, end, limit, pairs, named, to):
     middle: cython.longlong = -1
     start: cython.longlong
     ascii: cython.bint = True
-    marks: cython.ulonglong
     one: cython.ulonglong = 1
     k: cython.longlong
     for k in range(6):
         named[to + k] = 0
     for start in range(at, end, 64):
         if limit - start >= 64:
-            marks = odd_bytes(p, start)
+            marks: cython.ulonglong = odd_bytes(p, start)
         else:  # near the end of the buffer
             marks = 0
             for k in range(limit - start):
@@ -210,10 +209,6 @@ def split_properties(
         raise ValueError("at and end must lie within data, and pairs must have room for 102 numbers")
     if at == end:
         return 0, False
-    if cython.compiled:
-        p: cython.pointer(cython.const[cython.uchar]) = cython.address(data[0])
-        to: cython.pointer(cython.longlong) = cython.address(pairs[0])
-    else:
-        p, to = data, pairs
+    p, to = bytes_of(data), longs_of(pairs)
     count: cython.longlong = split(p, at, end, len(data), to, to, 96)
     return count, bool(doubled(p, to, count))

@@ -1,6 +1,7 @@
 # C types of select.py.
 cimport cython
 from libc.stdint cimport uint8_t
+from flintmq.kernels.addresses cimport bytes_of, longs_of
 from flintmq.kernels.crc cimport i32be, i64be, same_bytes, seeded_hash
 from flintmq.kernels.read.record_parts cimport NAMED_TAGS, NAMED_TAGS_END, SPAN_BORN, SPAN_END, SPAN_RECORD, SPAN_TOPIC, SPAN_TOPIC_END, locate, split
 

@@ -11,7 +11,7 @@ import os
 import cython
 
 if not cython.compiled:
-    from flintmq.kernels._plain import i32be, i64be, same_bytes, seeded_hash
+    from flintmq.kernels._plain import bytes_of, i32be, i64be, longs_of, same_bytes, seeded_hash
     from flintmq.kernels.read.record_parts import (
         NAMED_TAGS,
         NAMED_TAGS_END,
@@ -88,13 +88,7 @@ def _queue_wanted(queue, offset, rules, rule, end):
 
 def slot_of(text: cython.const[cython.uchar][::1], slots: cython.longlong):
     """Return the first slot, of `slots`, that may hold a text."""
-    if len(text) == 0:
-        return seeded_hash(cython.NULL if cython.compiled else b"", 0, 0, 0, _SEED, _SECRET) & (slots - 1)
-    if cython.compiled:
-        p: cython.pointer(cython.const[cython.uchar]) = cython.address(text[0])
-    else:
-        p = text
-    return seeded_hash(p, 0, len(text), 0, _SEED, _SECRET) & (slots - 1)
+    return seeded_hash(bytes_of(text), 0, len(text), 0, _SEED, _SECRET) & (slots - 1)
 
 
 def select(
@@ -139,22 +133,12 @@ def select(
     limit: cython.longlong = len(data)
     if limit == 0:
         raise ValueError("no whole record at position 0 of the buffer")
-    spans: cython.longlong[8]
-    pairs: cython.longlong[96]
-    named: cython.longlong[6]
-    if cython.compiled:
-        p: cython.pointer(cython.const[cython.uchar]) = cython.address(data[0])
-        at: cython.pointer(cython.longlong) = cython.address(positions[0])
-        asked: cython.pointer(cython.longlong) = cython.address(query[0])
-        topic_table: cython.pointer(cython.longlong) = cython.address(topics[0])
-        topic_texts: cython.pointer(cython.const[cython.uchar]) = cython.address(topic_arena[0])
-        tag_table: cython.pointer(cython.longlong) = cython.address(tags[0])
-        tag_texts: cython.pointer(cython.const[cython.uchar]) = cython.address(tag_arena[0])
-        queues: cython.pointer(cython.longlong) = cython.address(rules[0])
-    else:
-        p, at, asked, queues = data, positions, query, rules
-        topic_table, topic_texts, tag_table, tag_texts = topics, topic_arena, tags, tag_arena
-        spans, pairs, named = [0] * 8, [0] * 96, [0] * 6
+    spans = cython.declare(cython.longlong[8])
+    pairs = cython.declare(cython.longlong[96])
+    named = cython.declare(cython.longlong[6])
+    p, at, asked, topic_table = bytes_of(data), longs_of(positions), longs_of(query), longs_of(topics)
+    topic_texts, tag_table, tag_texts = bytes_of(topic_arena), longs_of(tags), bytes_of(tag_arena)
+    queues = longs_of(rules)
     topic_mask: cython.longlong = len(topics) // 3 - 1
     topic_size: cython.longlong = len(topic_arena)
     tag_mask: cython.longlong = len(tags) // 3 - 1

@@ -15,6 +15,7 @@ import cython
 
 if not cython.compiled:
     from flintmq.kernels._plain import (
+        bytes_of,
         crc32_at_level,
         crc32_of,
         crc_level,
@@ -89,9 +90,8 @@ def _crc_property_right(p, at, size):
     value: cython.longlong = 0
     unit: cython.longlong = 1
     i: cython.int
-    digit: cython.int
     for i in range(10):
-        digit = p[at + size - 11 + i] - 48
+        digit: cython.int = p[at + size - 11 + i] - 48
         if digit < 0 or digit > 9:
             return False
         value += digit * unit
@@ -200,22 +200,17 @@ def walk(
     count: cython.Py_ssize_t = 0
     most: cython.Py_ssize_t = len(positions)
     reason: cython.int = _END
-    size: cython.longlong
-    time: cython.longlong
-    if cython.compiled:
-        p: cython.pointer(cython.const[cython.uchar]) = cython.address(buf[0])
-    else:
-        p = buf
+    p = bytes_of(buf)
     with cython.nogil:
         while at < until:
             if count == most:
                 reason = _FULL
                 break
-            size = _record(p, at, available, file_end, base, max_size, flags)
+            size: cython.longlong = _record(p, at, available, file_end, base, max_size, flags)
             if size < 0:
                 reason = cython.cast(cython.int, -size)
                 break
-            time = i64be(p, at + (68 if p[at + 39] & 16 else 56))
+            time: cython.longlong = i64be(p, at + (68 if p[at + 39] & 16 else 56))
             if time < last_time and flags & 2:
                 reason = _TIME
                 break
@@ -253,23 +248,18 @@ def resync(
         file_end = 0
     if available - at < 8:
         return at, _NOTHING
-    found: cython.longlong
-    size: cython.longlong
     reason: cython.int = _NOTHING
-    if cython.compiled:
-        p: cython.pointer(cython.const[cython.uchar]) = cython.address(buf[0])
-    else:
-        p = buf
+    p = bytes_of(buf)
     with cython.nogil:
         while True:
-            found = find_magic(p, at + 4, available)
+            found: cython.longlong = find_magic(p, at + 4, available)
             if found < 0:
                 at = at if available - 7 < at else available - 7
                 break
             at = found - 4
             if available - at < 8:
                 break
-            size = _record(p, at, available, file_end, base, max_size, 1)
+            size: cython.longlong = _record(p, at, available, file_end, base, max_size, 1)
             if size > 0:
                 reason = _END
                 break
@@ -312,11 +302,8 @@ def present(buf: cython.const[cython.uchar][::1], begin: cython.longlong, end: c
         raise ValueError("begin and end must lie within the buffer")
     if begin == end:
         return 0
-    if not cython.compiled:
-        return present_bytes(buf, begin, end)
-    failed: cython.int
     with cython.nogil:
-        failed = present_bytes(cython.address(buf[0]), begin, end)
+        failed: cython.int = present_bytes(bytes_of(buf), begin, end)
     return failed
 
 
@@ -327,9 +314,7 @@ def crc32(buf: cython.const[cython.uchar][::1], most: cython.int = 2):
     """
     if len(buf) == 0:
         return 0
-    if cython.compiled:
-        return crc32_at_level(cython.address(buf[0]), 0, len(buf), most)
-    return crc32_at_level(buf, 0, len(buf), most)
+    return crc32_at_level(bytes_of(buf), 0, len(buf), most)
 
 
 def crc_kind() -> str:

@@ -1,6 +1,7 @@
 # C types of zone_keys.py.
 cimport cython
 from libc.stdint cimport uint8_t
+from flintmq.kernels.addresses cimport bytes_of, longs_of, room_of
 from flintmq.kernels.crc cimport crc32_of, find_bytes, i64be, put32be, same_bytes, seeded_hash
 from flintmq.kernels.read.record_parts cimport NAMED_KEYS, NAMED_KEYS_END, NAMED_UNIQUE, NAMED_UNIQUE_END, SPAN_BORN, SPAN_END, SPAN_TOPIC, SPAN_TOPIC_END, locate, split
 

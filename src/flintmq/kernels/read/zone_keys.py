@@ -2,14 +2,24 @@
 """Sums up zones of a log for zone maps, and finds the records that have a key, and texts.
 
 A zone's topics, keys and unique keys are hashed and set as bits in blocks of a Bloom filter: a hash chooses one block
-of 64 bytes and SET bits of its first 480; the last four bytes are the block's CRC-32. So one read of 64 bytes answers
+of 64 bytes and 6 bits of its first 480; the last four bytes are the block's CRC-32. So one read of 64 bytes answers
 whether a zone may have a key, and a damaged block is not believed. Bytes: docs/internals/format/zone-map.md.
 """
 
 import cython
 
 if not cython.compiled:
-    from flintmq.kernels._plain import crc32_of, find_bytes, i64be, put32be, same_bytes, seeded_hash
+    from flintmq.kernels._plain import (
+        bytes_of,
+        crc32_of,
+        find_bytes,
+        i64be,
+        longs_of,
+        put32be,
+        room_of,
+        same_bytes,
+        seeded_hash,
+    )
     from flintmq.kernels.read.record_parts import (
         NAMED_KEYS,
         NAMED_KEYS_END,
@@ -34,13 +44,6 @@ ODD = 3  # 1: store times decrease, or properties that only Python can split; su
 RECORDS = 4
 STATE = 5 + 256  # the rest: -1 - h of recent hashes h of topics, which need not be added again
 
-BLOCK = 64  # bytes of a block
-BITS = 480  # of a block that are used
-SET = 6  # bits that a hash sets
-
-_BLOCK = cython.declare(cython.longlong, 64)
-_BITS = cython.declare(cython.longlong, 480)
-_SET = cython.declare(cython.longlong, 6)
 _SEED = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)  # part of the format, as are the next two
 _TOPIC_SEED = cython.declare(cython.ulonglong, 0xC2B2AE3D27D4EB4F)
 _SECRET = cython.declare(cython.ulonglong, 0xD6E8FEB86659FD93)
@@ -89,22 +92,13 @@ def take(
     used: cython.longlong = state[0]
     if used < 0 or used > room:
         raise ValueError("the state does not fit the hashes")
-    spans: cython.longlong[8]
-    pairs: cython.longlong[96]
-    named: cython.longlong[6]
-    if cython.compiled:
-        p: cython.pointer(cython.const[cython.uchar]) = cython.address(data[0])
-        at: cython.pointer(cython.longlong) = cython.address(positions[0])
-        zone: cython.pointer(cython.longlong) = cython.address(state[0])
-        to: cython.pointer(cython.longlong) = cython.address(hashes[0])
-    else:
-        p, at, zone, to = data, positions, state, hashes
-        spans, pairs, named = [0] * 8, [0] * 96, [0] * 6
+    spans = cython.declare(cython.longlong[8])
+    pairs = cython.declare(cython.longlong[96])
+    named = cython.declare(cython.longlong[6])
+    p, at, zone, to = bytes_of(data), longs_of(positions), longs_of(state), longs_of(hashes)
     lost: cython.bint = False
     h: cython.longlong
-    begin: cython.longlong
     i: cython.longlong
-    time: cython.longlong
     with cython.nogil:
         while first < end:
             if locate(p, limit, at, first, 1, spans) == 0:
@@ -112,7 +106,7 @@ def take(
                 break
             if room - used < 3 + (spans[SPAN_END] - spans[SPAN_TOPIC_END]) // 2:
                 break
-            time = i64be(p, spans[SPAN_BORN] + 56)
+            time: cython.longlong = i64be(p, spans[SPAN_BORN] + 56)
             if zone[_RECORDS] == 0:
                 zone[_FIRST_TIME] = time
             elif time < zone[_LAST_TIME]:
@@ -127,7 +121,7 @@ def take(
             if split(p, spans[SPAN_TOPIC_END] + 2, spans[SPAN_END], limit, pairs, named, 0) < 0:
                 zone[_ODD] = 1
             if named[NAMED_UNIQUE_END] > named[NAMED_UNIQUE]:
-                begin = named[NAMED_UNIQUE]
+                begin: cython.longlong = named[NAMED_UNIQUE]
                 to[used] = seeded_hash(p, begin, named[NAMED_UNIQUE_END] - begin, 0, _SEED, _SECRET)
                 used += 1
             begin = named[NAMED_KEYS]
@@ -160,19 +154,13 @@ def fill(hashes: cython.longlong[::1], count: cython.longlong, blocks: cython.uc
         raise ValueError("count must lie within hashes, and blocks be whole")
     i: cython.longlong
     k: cython.longlong
-    h: cython.ulonglong
-    bit: cython.longlong
-    base: cython.longlong
-    if cython.compiled:
-        to: cython.pointer(cython.uchar) = cython.address(blocks[0])
-    else:
-        to = blocks
+    to = room_of(blocks)
     with cython.nogil:
         for i in range(count):
-            h = cython.cast(cython.ulonglong, hashes[i]) & _POSITIVE
-            base = 64 * block_of(h, many)
+            h: cython.ulonglong = cython.cast(cython.ulonglong, hashes[i]) & _POSITIVE
+            base: cython.longlong = 64 * block_of(h, many)
             for k in range(6):
-                bit = bit_of(h, k)
+                bit: cython.longlong = bit_of(h, k)
                 to[base + (bit >> 3)] = to[base + (bit >> 3)] | cython.cast(cython.uchar, 1 << (bit & 7))
         for i in range(many):
             put32be(to, 64 * i + 60, crc32_of(to, 64 * i, 60))
@@ -186,10 +174,7 @@ def may_have(block: cython.const[cython.uchar][::1], h: cython.longlong):
     """
     if len(block) != 64:
         raise ValueError("a block has 64 bytes")
-    if cython.compiled:
-        p: cython.pointer(cython.const[cython.uchar]) = cython.address(block[0])
-    else:
-        p = block
+    p = bytes_of(block)
     sum: cython.ulonglong = crc32_of(p, 0, 60)
     if (
         p[60] != ((sum >> 24) & 255)
@@ -199,9 +184,8 @@ def may_have(block: cython.const[cython.uchar][::1], h: cython.longlong):
     ):
         return True
     k: cython.longlong
-    bit: cython.longlong
     for k in range(6):
-        bit = bit_of(h, k)
+        bit: cython.longlong = bit_of(h, k)
         if not p[bit >> 3] & (1 << (bit & 7)):
             return False
     return True
@@ -209,13 +193,7 @@ def may_have(block: cython.const[cython.uchar][::1], h: cython.longlong):
 
 def key_hash(text: bytes, topic: cython.bint = False):
     """Return the hash of a key or unique key, or of a topic; below 2^63."""
-    size: cython.longlong = len(text)
-    seed: cython.ulonglong = _TOPIC_SEED if topic else _SEED
-    if cython.compiled:
-        p: cython.pointer(cython.const[cython.uchar]) = text
-    else:
-        p = text
-    return seeded_hash(p, 0, size, 0, seed, _SECRET)
+    return seeded_hash(text, 0, len(text), 0, _TOPIC_SEED if topic else _SEED, _SECRET)
 
 
 def block_number(h: cython.longlong, blocks: cython.longlong):
@@ -254,29 +232,21 @@ def keyed(
         raise ValueError("count must lie within positions, and the key not be empty")
     if count == 0 or limit == 0:
         return 0
-    spans: cython.longlong[8]
-    pairs: cython.longlong[96]
-    named: cython.longlong[6]
-    if cython.compiled:
-        p: cython.pointer(cython.const[cython.uchar]) = cython.address(data[0])
-        at: cython.pointer(cython.longlong) = cython.address(positions[0])
-        wanted: cython.pointer(cython.const[cython.uchar]) = cython.address(key[0])
-    else:
-        p, at, wanted = data, positions, key
-        spans, pairs, named = [0] * 8, [0] * 96, [0] * 6
+    spans = cython.declare(cython.longlong[8])
+    pairs = cython.declare(cython.longlong[96])
+    named = cython.declare(cython.longlong[6])
+    p, at, wanted = bytes_of(data), longs_of(positions), bytes_of(key)
     kept: cython.longlong = 0
     read: cython.longlong = 0
     i: cython.longlong
-    begin: cython.longlong
-    has: cython.bint
     lost: cython.bint = False
     with cython.nogil:
         while read < count:
             if locate(p, limit, at, read, 1, spans) == 0:
                 lost = True
                 break
-            has = split(p, spans[SPAN_TOPIC_END] + 2, spans[SPAN_END], limit, pairs, named, 0) < 0
-            begin = named[NAMED_UNIQUE]
+            has: cython.bint = split(p, spans[SPAN_TOPIC_END] + 2, spans[SPAN_END], limit, pairs, named, 0) < 0
+            begin: cython.longlong = named[NAMED_UNIQUE]
             if named[NAMED_UNIQUE_END] - begin == size and same_bytes(p, begin, wanted, 0, size):
                 has = True
             begin = named[NAMED_KEYS]
@@ -311,9 +281,4 @@ def find(
         raise ValueError("at and end must lie within data, and the text not be empty")
     if at == end:
         return -1
-    if cython.compiled:
-        p: cython.pointer(cython.const[cython.uchar]) = cython.address(data[0])
-        wanted: cython.pointer(cython.const[cython.uchar]) = cython.address(text[0])
-    else:
-        p, wanted = data, text
-    return find_bytes(p, at, end, wanted, len(text))
+    return find_bytes(bytes_of(data), at, end, bytes_of(text), len(text))

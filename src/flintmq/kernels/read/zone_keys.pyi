@@ -8,9 +8,6 @@ LAST_TIME: Final = 2
 ODD: Final = 3
 RECORDS: Final = 4
 STATE: Final[int]
-BLOCK: Final = 64
-BITS: Final = 480
-SET: Final = 6
 
 def take(data: Bytes, positions: Int64s, first: int, end: int, state: Int64s, hashes: Int64s) -> int: ...
 def fill(hashes: Int64s, count: int, blocks: bytearray | memoryview) -> None: ...

@@ -334,9 +334,6 @@ class Flusher(DurableWait):
 
     def _wait(self, end, deadline):
         """Wait for groups until `end` is durable."""
-        n: cython.longlong
-        known: cython.int
-        error: cython.int
         while True:
             # W6. A failure before the rest: the page cache is not to be believed any more.
             if load32(cython.address(self._failed)):
@@ -345,17 +342,17 @@ class Flusher(DurableWait):
                 return _DURABLE
             if load32(cython.address(self._ended)):
                 return _STOPPED
-            n = self._lead() if self.in_caller else 0
+            n: cython.longlong = self._lead() if self.in_caller else 0
             if n < 0:
                 continue
             if n == 0:  # W2
                 n = load64(cython.address(self._begun)) + 1  # the next group to begin reads what was published before
             # W3: counted in before `_done` is looked at, else R7 might find nobody to wake.
             add32(cython.address(self._sleepers[n & 3]), 1)
-            known = load32(cython.address(self._words[n & 3]))
+            known: cython.int = load32(cython.address(self._words[n & 3]))
             # W4
             self._ring()
-            error = 0
+            error: cython.int = 0
             # W5
             while load64(cython.address(self._done)) < n and not load32(cython.address(self._ended)):
                 error = fmq_sleep(cython.address(self._words[n & 3]), known, deadline)
@@ -420,11 +417,9 @@ class Flusher(DurableWait):
     def _run(self):
         """Make a group whenever the bell rang, until the flusher is stopped."""
         seen: cython.int = 0
-        rung: cython.int
-        error: cython.int
         while True:
             self._take_turn()
-            rung = load32(cython.address(self._bell))
+            rung: cython.int = load32(cython.address(self._bell))
             # Looked at with the turn: a group that was left is made before the thread sleeps, or ends.
             if rung != seen or load64(cython.address(self._begun)) != load64(cython.address(self._done)):
                 seen = rung
@@ -437,7 +432,7 @@ class Flusher(DurableWait):
             self._give_turn()
             # R1: idle before the look at the bell; who rings does both the other way round.
             store32(cython.address(self._idle), 1)
-            error = 0
+            error: cython.int = 0
             if load32(cython.address(self._bell)) == seen:
                 error = fmq_sleep(cython.address(self._bell), seen, fmq_now() + self._interval)
             store32(cython.address(self._idle), 0)
@@ -454,7 +449,6 @@ class Flusher(DurableWait):
         Returns:
             Whether it is over; if not, the thread must go on with it.
         """
-        outcome: cython.int
         n: cython.longlong = load64(cython.address(self._done)) + 1
         if load64(cython.address(self._begun)) == n:  # T3: it was left
             self._ring()
@@ -465,7 +459,7 @@ class Flusher(DurableWait):
         target: cython.longlong = load64(cython.address(self._appended))
         if target > load64(self._flushed) and not load32(cython.address(self._failed)):
             # R4 and R5. Then the failure once more: another service may have met one while this thread synced.
-            outcome = self._sync(target, leads)
+            outcome: cython.int = self._sync(target, leads)
             if outcome == _LEFT:
                 return False
             if outcome == _DURABLE and not load32(cython.address(self._failed)):
@@ -515,7 +509,6 @@ class Flusher(DurableWait):
     def _sync_files(self, target):
         """Sync each file with new bytes below `target`, oldest first; return the first error, or 0."""
         i: cython.int
-        error: cython.int
         upto: cython.longlong
         for i in range(self._file_count):
             if self._files[i].start >= target:
@@ -525,7 +518,7 @@ class Flusher(DurableWait):
                 continue
             if self.gate >= 0:
                 fmq_pass(self.gate)
-            error = fmq_sync(self._files[i].fd)
+            error: cython.int = fmq_sync(self._files[i].fd)
             add64(cython.address(self._syncs), 1)
             if error != 0:
                 return error
@@ -559,11 +552,10 @@ class Flusher(DurableWait):
 
     def _notify(self, n):
         """Ring the event of each loop that waits for group n."""
-        node: cython.pointer(fmq_loop)
         if self._loops == cython.NULL:
             return
         fmq_lock(cython.address(self._thread))  # no event is closed meanwhile
-        node = self._loops
+        node: cython.pointer(fmq_loop) = self._loops
         while node != cython.NULL:
             if swap32(cython.address(node.want[n & 3]), 0):
                 fmq_ring_event(node.event)
@@ -573,14 +565,13 @@ class Flusher(DurableWait):
     def _end(self):
         """Answer everybody who still waits, or is about to."""
         i: cython.int
-        node: cython.pointer(fmq_loop)
         # Before the words: who wakes by them and does not find it sleeps again.
         store32(cython.address(self._ended), 1)
         for i in range(4):
             store32(cython.address(self._words[i]), -1)
             fmq_wake(cython.address(self._words[i]))
         fmq_lock(cython.address(self._thread))
-        node = self._loops
+        node: cython.pointer(fmq_loop) = self._loops
         while node != cython.NULL:
             fmq_ring_event(node.event)
             node = node.next

@@ -92,12 +92,11 @@ class Signal(_Held):
             self.set()
             return OPENED if latch._lock.acquire(timeout=max(seconds, 0)) else LATE
         ring: cython.bint = not exchange_flag(cython.address(self._is_set), True)
-        status: cython.int
         micros: cython.longlong = cython.cast(cython.longlong, max(seconds, 0) * 1e6)
         with cython.nogil:
             if ring:
                 PyThread_release_lock(self._lock)
-            status = PyThread_acquire_lock_timed(latch._lock, micros, 1)
+            status: cython.int = PyThread_acquire_lock_timed(latch._lock, micros, 1)
         if status == 2:
             return INTERRUPTED
         return OPENED if status == 1 else LATE
@@ -117,7 +116,6 @@ class Signal(_Held):
         count: cython.Py_ssize_t = 0 if latches is None else len(latches)
         i: cython.Py_ssize_t
         n: cython.Py_ssize_t = 0
-        status: cython.int
         micros: cython.longlong = cython.cast(cython.longlong, max(seconds, 0) * 1e6)
         one: Latch
         for i in range(count):
@@ -137,7 +135,7 @@ class Signal(_Held):
         with cython.nogil:
             for i in range(n):
                 PyThread_release_lock(locks[i])
-            status = PyThread_acquire_lock_timed(self._lock, micros, 0)
+            status: cython.int = PyThread_acquire_lock_timed(self._lock, micros, 0)
         free(locks)
         if status == 1:
             # A thread that found the signal still set did not release the lock. It had handed over its work before, and

@@ -439,12 +439,11 @@ class ReplicaPuts(LoopTurns):
         """Give the futures of puts below a log offset their results, and return these."""
         turn: Turn
         one: PutFuture
-        count: cython.Py_ssize_t
         ready: list = []
         self._reached = max(self._reached, reached)
         while self._turns:
             turn = self._turns[0]
-            count = len(turn.futures)
+            count: cython.Py_ssize_t = len(turn.futures)
             while turn.settled < count:
                 one = turn.futures[turn.settled]
                 if one._end > reached:

@@ -76,10 +76,9 @@ class ReplicaLane:
         Returns:
             Whether it did. If not, the record was sent, in part, or not at all; only the listener can go on.
         """
-        done: cython.bint
         nanoseconds: cython.longlong = cython.cast(cython.longlong, seconds * 1e9)
         with cython.nogil:
-            done = fmq_exchange(cython.address(self._lane), end, nanoseconds)
+            done: cython.bint = fmq_exchange(cython.address(self._lane), end, nanoseconds)
         return done
 
     def rests(self, end: cython.longlong) -> bool:
@@ -96,12 +95,11 @@ class ReplicaLane:
             Whether the caller has it. If not, and it did not wait, it is given the lane as soon as the thread that has
             it is done: the bell rings, and the next call succeeds.
         """
-        taken: cython.bint
         deadline: cython.longlong = 0
         if seconds > 0:
             deadline = fmq_now() + cython.cast(cython.longlong, seconds * 1e9)
         with cython.nogil:
-            taken = fmq_lane_take(cython.address(self._lane), deadline)
+            taken: cython.bint = fmq_lane_take(cython.address(self._lane), deadline)
         return taken
 
     def facts(self):

@@ -227,14 +227,13 @@ class Ring:
         Thread: any.
         """
         error: cython.int = 0
-        count: cython.longlong
         if not cython.compiled:
             raise NotImplementedError
         with cython.nogil:
             while True:
                 # R1, R2. For each piece anew: a put that needs room must not wait for more than one write.
                 PyThread_acquire_lock(self._lock, 1)
-                count = self._piece(file, until) if self._is_here(file) else 0
+                count: cython.longlong = self._piece(file, until) if self._is_here(file) else 0
                 error = self._write(file, fd, count)
                 # R8
                 PyThread_release_lock(self._lock)
@@ -255,14 +254,13 @@ class Ring:
         """
         error: cython.int = 0
         looks: cython.longlong = 0
-        count: cython.longlong
         if not cython.compiled:
             raise NotImplementedError
         with cython.nogil:
             end: cython.longlong = now_us() + micros
             while looks < _LOOKS and now_us() < end:
                 PyThread_acquire_lock(self._lock, 1)
-                count = 0
+                count: cython.longlong = 0
                 if self._is_here(file):
                     count = self._whole_piece(file)
                 else:

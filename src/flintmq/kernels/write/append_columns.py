@@ -17,8 +17,8 @@ import cython
 if not cython.compiled:  # nothing here runs uncompiled
     from flintmq.kernels.write.fast_append import Appender, AppendTarget, QueueCounter, _is_unique_key, _special
 
-    all_ascii = any_below = copy_bytes = hash_text = put_blank_record = put_record = put_unique_key = None
-    fence_release = put_unit = record_size = u32be = None
+    all_ascii = any_below = bytes_of = copy_bytes = hash_text = put_blank_record = put_record = None
+    fence_release = put_unique_key = put_unit = record_size = room_of = u32be = Ints = Longs = None
 
 COMPILED = cython.compiled
 QUEUES = 65_536  # queue ids below this can be put as a column
@@ -51,16 +51,6 @@ class Texts:
         ValueError: the buffers do not hold these rows.
     """
 
-    _data: cython.const[cython.uchar][::1]
-    _offsets: bytes
-    _valid: bytes
-    _shift: cython.longlong  # of the first row's bit in the copy
-    _valid_p: cython.pointer(cython.const[cython.uchar])
-    _narrow_p: cython.pointer(cython.const[cython.int])
-    _wide_p: cython.pointer(cython.const[cython.longlong])
-    _rows: cython.longlong
-    _p: cython.pointer(cython.const[cython.uchar])
-
     def __init__(
         self,
         data: cython.const[cython.uchar][::1],
@@ -78,26 +68,18 @@ class Texts:
             raise ValueError("the validity has fewer bits than the column has rows")
         width: cython.longlong = 8 if wide else 4
         self._data, self._rows, self._shift = data, rows, first & 7
-        self._offsets = _copied(offsets, first * width, (first + rows + 1) * width)
-        self._valid = _copied(valid, first >> 3, (first + rows + 7) >> 3) if len(valid) > 0 else b""
-        self._p = cython.NULL
+        self._offsets = bytes(offsets[first * width : (first + rows + 1) * width])
+        self._valid = bytes(valid[first >> 3 : (first + rows + 7) >> 3])
+        self._p = bytes_of(data)
         self._valid_p = cython.NULL
         self._narrow_p = cython.NULL
         self._wide_p = cython.NULL
-        if len(data) > 0:
-            self._p = cython.address(data[0])
         if len(valid) > 0:
             self._valid_p = cython.cast(cython.pointer(cython.const[cython.uchar]), self._valid)
         if wide:
-            self._wide_p = cython.cast(
-                cython.pointer(cython.const[cython.longlong]),
-                cython.cast(cython.pointer(cython.const[cython.uchar]), self._offsets),
-            )
+            self._wide_p = cython.cast(Longs, cython.cast(cython.p_uchar, self._offsets))
         else:
-            self._narrow_p = cython.cast(
-                cython.pointer(cython.const[cython.int]),
-                cython.cast(cython.pointer(cython.const[cython.uchar]), self._offsets),
-            )
+            self._narrow_p = cython.cast(Ints, cython.cast(cython.p_uchar, self._offsets))
         i: cython.longlong
         last: cython.longlong = 0
         good: cython.bint = True
@@ -109,18 +91,10 @@ class Texts:
         if not good or last > len(data):
             raise ValueError("the offsets step back or point beyond the data")
 
-    @cython.cfunc
-    @cython.inline
-    @cython.nogil
-    @cython.exceptval(check=False)
-    def _offset(self, i: cython.longlong) -> cython.longlong:
+    def _offset(self, i):
         return self._wide_p[i] if self._wide_p != cython.NULL else self._narrow_p[i]
 
-    @cython.cfunc
-    @cython.inline
-    @cython.nogil
-    @cython.exceptval(check=False)
-    def _size(self, i: cython.longlong) -> cython.longlong:
+    def _size(self, i):
         """Return the size of row i; 0 if it has no value."""
         bit: cython.longlong = self._shift + i
         if self._valid_p != cython.NULL and not self._valid_p[bit >> 3] >> (bit & 7) & 1:
@@ -155,33 +129,6 @@ class Columns:
         ValueError: the columns have different numbers of rows, or the prefix has another size.
     """
 
-    rows = cython.declare(cython.longlong, visibility="readonly")
-    written_end = cython.declare(cython.longlong, visibility="readonly")
-    rows_end = cython.declare(cython.longlong, visibility="readonly")
-    changed = cython.declare(cython.int, visibility="readonly")
-    _topic: bytes
-    _topic_size: cython.longlong
-    _bodies: Texts
-    _tags: Texts
-    _keys: Texts
-    _maps: Texts
-    _names: Texts
-    _values: Texts
-    _numbers: bytes
-    _times: bytes
-    _queue_ids: cython.pointer(cython.const[cython.int])  # NULL: all rows go to queue 0
-    _born_times: cython.pointer(cython.const[cython.longlong])  # NULL: all have the store's time
-    _codes: cython.longlong[::1]  # of the tags as they were written; empty where there are none
-    _unique: bytes
-    _unique_p: cython.pointer(cython.const[cython.uchar])
-    _unique_first: cython.longlong
-    _keyed: cython.bint  # rows without a unique key get one
-    _plain: cython.bint  # no row has properties
-    _good: cython.bint  # `check` has found all rows good
-    _last_queue: cython.longlong
-    _fixed: cython.longlong  # bytes of a record beside its body and its properties
-    _scratch: cython.uchar[33000]
-
     def __init__(
         self,
         topic: bytes,
@@ -212,15 +159,11 @@ class Columns:
         self._queue_ids = cython.NULL
         self._born_times = cython.NULL
         if len(queue_ids) > 0:
-            self._numbers = _copied_at(cython.cast(cython.p_uchar, cython.address(queue_ids[0])), 4 * self.rows)
-            self._queue_ids = cython.cast(
-                cython.pointer(cython.const[cython.int]), cython.cast(cython.p_uchar, self._numbers)
-            )
+            self._numbers = bytes(queue_ids)
+            self._queue_ids = cython.cast(Ints, cython.cast(cython.p_uchar, self._numbers))
         if len(born_times) > 0:
-            self._times = _copied_at(cython.cast(cython.p_uchar, cython.address(born_times[0])), 8 * self.rows)
-            self._born_times = cython.cast(
-                cython.pointer(cython.const[cython.longlong]), cython.cast(cython.p_uchar, self._times)
-            )
+            self._times = bytes(born_times)
+            self._born_times = cython.cast(Longs, cython.cast(cython.p_uchar, self._times))
         self._codes = array("q", bytes(8 * self.rows if tags is not None and keys is None and maps is None else 0))
         if maps is not None and not self._maps._offset(self.rows) <= self._names._rows == self._values._rows:
             raise ValueError("the properties' names and values are fewer than their rows say")
@@ -263,28 +206,13 @@ class Columns:
         self._good = what == 0
         return i, what
 
-    @cython.cfunc
-    @cython.inline
-    @cython.nogil
-    @cython.exceptval(check=False)
-    def _queue_id(self, i: cython.longlong) -> cython.int:
+    def _queue_id(self, i):
         return self._queue_ids[i] if self._queue_ids != cython.NULL else 0
 
-    @cython.cfunc
-    @cython.nogil
-    @cython.exceptval(check=False)
-    def _judge(
-        self,
-        i: cython.longlong,
-        fixed: cython.longlong,
-        max_body: cython.longlong,
-        file_size: cython.longlong,
-        crc_property: cython.bint,
-    ) -> cython.int:
+    def _judge(self, i, fixed, max_body, file_size, crc_property):
         """Return the fault of a row, whose record has `fixed` bytes besides body and properties."""
         size: cython.longlong = 0
         k: cython.longlong
-        n: cython.longlong
         keyed: cython.bint = self._keyed
         if self._bodies._size(i) > max_body or not 0 <= self._queue_id(i) < _QUEUES:
             return 1
@@ -292,7 +220,7 @@ class Columns:
             return 1 if self._bodies._size(i) + fixed > file_size - 8 else 0
         if self._maps is not None and self._maps._size(i) > 0:
             for k in range(self._maps._offset(i), self._maps._offset(i + 1)):
-                n = self._names._size(k)
+                n: cython.longlong = self._names._size(k)
                 if n >= 4 and _special(u32be(self._names._p, self._names._offset(k))):
                     return 3
                 if n == 8 and _is_unique_key(self._names._p, self._names._offset(k)):
@@ -321,11 +249,7 @@ class Columns:
             return 1
         return 0
 
-    @cython.cfunc
-    @cython.inline
-    @cython.nogil
-    @cython.exceptval(check=False)
-    def _encode(self, i: cython.longlong) -> cython.longlong:
+    def _encode(self, i):
         """Encode the property string of a checked row into the scratch buffer; return its size.
 
         -1 if the row is not good any more; `changed` is then set. The sizes are copies and cannot have changed. Only a
@@ -334,11 +258,10 @@ class Columns:
         n: cython.longlong = 0
         keyed: cython.bint = self._keyed
         k: cython.longlong
-        size: cython.longlong
         self.changed = 0
         if self._maps is not None and self._maps._size(i) > 0:
             for k in range(self._maps._offset(i), self._maps._offset(i + 1)):
-                size = self._names._size(k)
+                size: cython.longlong = self._names._size(k)
                 copy_bytes(self._scratch, n, self._names._p, self._names._offset(k), size)
                 if size >= 4 and _special(u32be(self._scratch, n)):
                     self.changed = 3
@@ -366,11 +289,7 @@ class Columns:
                 self._codes[i] = _tag_code(self._scratch, n - 1 - size, size)
         return n if self.changed == 0 else -1
 
-    @cython.cfunc
-    @cython.inline
-    @cython.nogil
-    @cython.exceptval(check=False)
-    def _value(self, n: cython.longlong, values: Texts, k: cython.longlong) -> cython.longlong:
+    def _value(self, n, values, k):
         """Copy a value after the first n bytes, and check the copy; return the new size."""
         size: cython.longlong = values._size(k)
         copy_bytes(self._scratch, n, values._p, values._offset(k), size)
@@ -530,7 +449,7 @@ class Columns:
         last: cython.longlong = physical_offset
         code: cython.longlong = 0
         unique: cython.longlong = _UNIQUE_SIZE if self._keyed else 0
-        to: cython.p_uchar = cython.address(unit_bytes[0])
+        to = room_of(unit_bytes)
         with cython.nogil:
             while row < end:
                 tag: cython.longlong = self._tags._size(row) if self._tags is not None else 0
@@ -555,11 +474,7 @@ class Columns:
         return last
 
 
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _tag_code(p: cython.p_uchar, at: cython.longlong, size: cython.longlong) -> cython.longlong:
+def _tag_code(p, at, size):
     """Return the hash of a tag for its queue unit; _NO_CODE if the tag is not ASCII."""
     if not all_ascii(p, at, size):
         return _NO_CODE
@@ -567,21 +482,6 @@ def _tag_code(p: cython.p_uchar, at: cython.longlong, size: cython.longlong) -> 
     return code - ((code >> 31) << 32)  # Java's int
 
 
-@cython.cfunc
-def _copied_at(p: cython.pointer(cython.const[cython.uchar]), size: cython.longlong) -> bytes:
-    return p[:size]
-
-
-@cython.cfunc
-def _copied(buffer: cython.const[cython.uchar][::1], begin: cython.longlong, end: cython.longlong) -> bytes:
-    """Copy bytes of a buffer."""
-    return _copied_at(cython.address(buffer[begin]), end - begin) if end > begin else b""
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _is_odd(column: Texts, i: cython.longlong) -> cython.bint:
+def _is_odd(column, i):
     """Return whether a value has a byte that no property string can contain."""
     return any_below(column._p, column._offset(i), column._size(i), 3)

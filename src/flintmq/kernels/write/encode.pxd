@@ -1,6 +1,7 @@
 # C types of encode.py. `put_record` is for other kernels too: it encodes one record whose parts were measured before.
 cimport cython
 from libc.stdint cimport uint8_t, int32_t, int64_t
+from flintmq.kernels.addresses cimport bytes_of, room_of
 from flintmq.kernels.crc cimport put16be, put32be, put64be, copy_bytes, crc32_of
 
 cdef int64_t record_size(int64_t body, int64_t topic, int64_t properties, int32_t sys_flag) noexcept nogil

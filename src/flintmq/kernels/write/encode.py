@@ -12,15 +12,13 @@ by characters; where the two differ it writes records that cannot be read.
 import cython
 
 if not cython.compiled:
-    from flintmq.kernels._plain import copy_bytes, crc32_of, put16be, put32be, put64be
+    from flintmq.kernels._plain import bytes_of, copy_bytes, crc32_of, put16be, put32be, put64be, room_of
 
-# Why a call ended. STATUSES holds the names in this order.
+# Why a call ended.
 DONE = 0  # all rows are written
 ROOM = 1  # the buffer is full: write it out and continue with the row at its start
 ROLL = 2  # the file is full and its blank record is written: continue with the row in the next file
 REFUSED = 3  # the row makes no valid record; nothing of it is written
-
-STATUSES = ("done", "buffer full", "file full", "row refused")
 
 CRC_PROPERTY = 1  # flag: end each record with the checksum property
 
@@ -59,7 +57,6 @@ def put_record(
     start: cython.longlong = at
     extra: cython.longlong = crc_property_room(properties, properties_at, properties_size) if crc_property else 0
     size: cython.longlong = record_size(body, topic, properties_size + extra, sys_flag)
-    width: cython.longlong
     put32be(out, at, size)
     put32be(out, at + 4, _V2 if topic > 127 else _V1)
     put32be(out, at + 12, queue_id)
@@ -69,7 +66,7 @@ def put_record(
     put32be(out, at + 36, sys_flag)
     put64be(out, at + 40, born_time)
     at += 48
-    width = 20 if sys_flag & 16 else 8
+    width: cython.longlong = 20 if sys_flag & 16 else 8
     copy_bytes(out, at, hosts, born_host_at, width)
     put64be(out, at + width, store_time)
     at += width + 8
@@ -200,33 +197,15 @@ def append(
         return first, at, (_DONE if first == last else _ROOM)
     row: cython.longlong = first
     status: cython.int = _DONE
-    body: cython.longlong
-    topic: cython.longlong
-    props: cython.longlong
-    size: cython.longlong
     host_end: cython.longlong = len(hosts)
     with_crc: cython.bint = (flags & 1) != 0
-    if cython.compiled:
-        p: cython.p_uchar = cython.address(out[0])
-        body_p: cython.pointer(cython.const[cython.uchar]) = cython.NULL
-        topic_p: cython.pointer(cython.const[cython.uchar]) = cython.NULL
-        props_p: cython.pointer(cython.const[cython.uchar]) = cython.NULL
-        host_p: cython.pointer(cython.const[cython.uchar]) = cython.NULL
-        if len(bodies) > 0:
-            body_p = cython.address(bodies[0])
-        if len(topics) > 0:
-            topic_p = cython.address(topics[0])
-        if len(properties) > 0:
-            props_p = cython.address(properties[0])
-        if len(hosts) > 0:
-            host_p = cython.address(hosts[0])
-    else:
-        p, body_p, topic_p, props_p, host_p = out, bodies, topics, properties, hosts
+    p, body_p, topic_p = room_of(out), bytes_of(bodies), bytes_of(topics)
+    props_p, host_p = bytes_of(properties), bytes_of(hosts)
     with cython.nogil:
         while row < last:
-            body = _part(body_starts[row], body_ends[row], len(bodies))
-            topic = _part(topic_starts[row], topic_ends[row], len(topics))
-            props = _part(properties_starts[row], properties_ends[row], len(properties))
+            body: cython.longlong = _part(body_starts[row], body_ends[row], len(bodies))
+            topic: cython.longlong = _part(topic_starts[row], topic_ends[row], len(topics))
+            props: cython.longlong = _part(properties_starts[row], properties_ends[row], len(properties))
             if (
                 body < 0
                 or body > max_size
@@ -239,7 +218,7 @@ def append(
             ):
                 status = _REFUSED
                 break
-            size = record_size(body, topic, props, sys_flags[row])
+            size: cython.longlong = record_size(body, topic, props, sys_flags[row])
             if with_crc:
                 size += crc_property_room(props_p, properties_starts[row], props)
             if size > max_size:

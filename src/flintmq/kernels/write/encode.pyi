@@ -5,7 +5,6 @@ DONE: Final = 0
 ROOM: Final = 1
 ROLL: Final = 2
 REFUSED: Final = 3
-STATUSES: Final[tuple[str, ...]]
 CRC_PROPERTY: Final = 1
 
 Bytes = bytes | bytearray | memoryview

@@ -4,6 +4,7 @@
 import cython
 
 if not cython.compiled:
+    from flintmq.kernels._plain import bytes_of, room_of
     from flintmq.kernels.write.encode import crc_property_room, put_blank_record, put_record, record_size
 
 FULL = -1  # the record does not fit: the blank record is written
@@ -56,21 +57,8 @@ def encode(
     born: cython.longlong = 20 if sys_flag & 16 else 8
     if at < 0 or room < 8 or left < 8 or len(hosts) < born + (20 if sys_flag & 32 else 8):
         raise ValueError("a record begins 8 bytes before the file's end at the latest, and has two hosts")
-    if cython.compiled:
-        p: cython.p_uchar = cython.address(out[0])
-        hp: cython.pointer(cython.const[cython.uchar]) = cython.address(hosts[0])
-        # An empty part has no address; no byte is read from the hosts in its place.
-        bp: cython.pointer(cython.const[cython.uchar]) = hp
-        tp: cython.pointer(cython.const[cython.uchar]) = hp
-        pp: cython.pointer(cython.const[cython.uchar]) = hp
-        if len(body) > 0:
-            bp = cython.address(body[0])
-        if len(topic) > 0:
-            tp = cython.address(topic[0])
-        if len(properties) > 0:
-            pp = cython.address(properties[0])
-    else:
-        p, bp, tp, pp, hp = out, body, topic, properties, hosts
+    p, bp, tp = room_of(out), bytes_of(body), bytes_of(topic)
+    pp, hp = bytes_of(properties), bytes_of(hosts)
     extra: cython.longlong = crc_property_room(pp, 0, len(properties)) if crc_property else 0
     if len(topic) > 32767 or len(properties) + extra > 32767 or len(body) > 0x7FFFFFF0:
         return REFUSED

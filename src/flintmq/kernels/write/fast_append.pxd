@@ -99,3 +99,5 @@ cdef class Putter:
 
 cdef bint _special(uint32_t word) noexcept nogil
 cdef bint _is_unique_key(const uint8_t *p, int64_t at) noexcept nogil
+cdef bint _is_given(object text) noexcept
+cdef int64_t _ready(object properties) noexcept

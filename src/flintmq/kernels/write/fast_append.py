@@ -433,10 +433,9 @@ class Appender:
         body_size: cython.longlong = PyBytes_GET_SIZE(body)
         topic_size: cython.longlong = len(topic.raw)
         properties: cython.pointer(cython.const[cython.uchar]) = self._scratch
-        properties_size: cython.longlong
         self._number, self._own = -1, cython.NULL
         if m.properties_bytes is None:
-            properties_size = self._encode(m, now)
+            properties_size: cython.longlong = self._encode(m, now)
         else:
             properties_size = _ready(m.properties_bytes)
             if properties_size > 0:
@@ -701,11 +700,10 @@ class Putter:
     def _durable(self, result):
         """Return the final result of a stored message, after the wait for the disk."""
         flusher: DurableWait = self.flusher
-        status: cython.int
         if flusher is None:
             return self._settle(result)
         end: cython.longlong = result.physical_offset + result.size
-        status = flusher.wait(end, end, result.store_timestamp)
+        status: cython.int = flusher.wait(end, end, result.store_timestamp)
         if status == _DURABLE:
             return result
         return self._settle(result) if status == _STOPPED else self._unsettled(result)
@@ -732,10 +730,7 @@ class Putter:
         raise NotImplementedError
 
 
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _is_given(text: object) -> cython.bint:
+def _is_given(text):
     """Return whether tags or keys are present: neither None nor an empty str."""
     p: cython.pointer(PyObject) = cython.cast(cython.pointer(PyObject), text)
     return text is not None and not (PyUnicode_CheckExact(p) and PyUnicode_GET_LENGTH(p) == 0)
@@ -754,9 +749,7 @@ def _is_unique_key(p, at):
     return u32be(p, at) == _UNIQ and u32be(p, at + 4) == _UKEY
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-def _ready(properties: object) -> cython.longlong:
+def _ready(properties):
     """Return the size of a property string that may be stored unchanged; -1: use the slow way."""
     at: cython.longlong = 0
     raw: cython.pointer(PyObject) = cython.cast(cython.pointer(PyObject), properties)
@@ -765,9 +758,7 @@ def _ready(properties: object) -> cython.longlong:
     size: cython.longlong = PyBytes_GET_SIZE(raw)
     if size == 0:
         return 0
-    p: cython.pointer(cython.const[cython.uchar]) = cython.cast(
-        cython.pointer(cython.const[cython.uchar]), PyBytes_AS_STRING(raw)
-    )
+    p: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(raw))
     if any_below(p, 0, size, 1):
         return -1
     # A name is at the beginning or after a 2. Names that delay a message, or take more queue offsets, begin like these.

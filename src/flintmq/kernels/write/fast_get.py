@@ -208,9 +208,6 @@ class FastReader:
         block: bytes = b""
         first: cython.longlong = at
         end: cython.longlong = at
-        size: cython.longlong
-        physical: cython.longlong
-        tags_code: cython.longlong
         most_messages: cython.longlong
         most_bytes: cython.longlong
         count: cython.longlong = 0
@@ -229,8 +226,8 @@ class FastReader:
                         return None
                 end = first + len(block) // _UNIT
                 p = cython.cast(cython.pointer(cython.const[cython.uchar]), PyBytes_AS_STRING(block))
-            physical = i64be(p, _UNIT * (following - first))
-            size = i32be(p, _UNIT * (following - first) + 8)
+            physical: cython.longlong = i64be(p, _UNIT * (following - first))
+            size: cython.longlong = i32be(p, _UNIT * (following - first) + 8)
             if physical < 0 or size < _LEAST_RECORD or size > _MOST_RECORD:
                 return None
             if count > 0:
@@ -240,7 +237,7 @@ class FastReader:
                 if count + 1 > min(max(most, 1), most_messages) or total + size > most_bytes:
                     break
             if codes is not None:
-                tags_code = i64be(p, _UNIT * (following - first) + 12)
+                tags_code: cython.longlong = i64be(p, _UNIT * (following - first) + 12)
                 if tags_code <= _EXT_ADDRESS_LIMIT:
                     return None
                 if not _is_wanted(codes, tags_code):
@@ -297,14 +294,12 @@ class FastReader:
 
     def _read(self, file, p, size, at):
         """Read bytes of a file, and wait for the disk; return whether all came."""
-        fd: cython.int
-        got: cython.longlong
         if not file.hold():
             return False
         try:
-            fd = file.fd
+            fd: cython.int = file.fd
             with cython.nogil:
-                got = fmq_read(fd, p, size, at)
+                got: cython.longlong = fmq_read(fd, p, size, at)
         finally:
             file.release()
         return got == size

@@ -8,7 +8,7 @@ next items are prefetched. Upstream: IndexFile.putKey.
 import cython
 
 if not cython.compiled:
-    from flintmq.kernels._plain import i32be, i64be, prefetch_write, put32be, put64be
+    from flintmq.kernels._plain import i32be, i64be, prefetch_write, put32be, put64be, room_of
 
 _HEADER = cython.declare(cython.longlong, 40)
 _MOST_SECONDS = cython.declare(cython.longlong, 0x7FFFFFFF)
@@ -52,22 +52,14 @@ def insert(
         window = 0
     if start < 0 or end > len(key_hashes) or end > len(key_offsets) or end > len(key_times):
         raise ValueError("start and end must lie within the keys")
-    if cython.compiled:
-        p: cython.pointer(cython.uchar) = cython.address(buf[0])
-    else:
-        p = buf
+    p = room_of(buf)
     count: cython.longlong = i32be(p, 36)
     used: cython.longlong = i32be(p, 32)
     begin: cython.longlong = i64be(p, 0)
     i: cython.longlong = start
     ahead: cython.longlong = start
-    coming: cython.longlong[32]  # positions of the slots of items i to ahead
-    if not cython.compiled:
-        coming = [0] * 32
+    coming = cython.declare(cython.longlong[32])  # positions of the slots of items i to ahead
     slot: cython.longlong
-    previous: cython.longlong
-    seconds: cython.longlong
-    at: cython.longlong
     if count < 1:
         count = 1
     if count < window:
@@ -80,15 +72,15 @@ def insert(
                 prefetch_write(p, coming[ahead & 31])
                 ahead += 1
             slot = coming[i & 31]
-            previous = i32be(p, slot)
+            previous: cython.longlong = i32be(p, slot)
             if previous < 0 or previous > count:
                 previous = 0
-            seconds = 0
+            seconds: cython.longlong = 0
             if begin > 0 and key_times[i] > begin:
                 seconds = (key_times[i] - begin) // 1000
                 if seconds > _MOST_SECONDS:
                     seconds = _MOST_SECONDS
-            at = _HEADER + 4 * slots + 20 * (count - window)
+            at: cython.longlong = _HEADER + 4 * slots + 20 * (count - window)
             put32be(p, at, key_hashes[i])
             put64be(p, at + 4, key_offsets[i])
             put32be(p, at + 12, seconds)
