@@ -7,11 +7,12 @@ asked for, because a core without them has these results as well.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from html import escape
 from importlib import import_module
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from flintmq.errors import MissingExtraError
 from flintmq.format.text import brief
@@ -20,10 +21,19 @@ if TYPE_CHECKING:
     import pandas
     import polars
     import pyarrow
+    from _typeshed import DataclassInstance
 
 ROWS_SHOWN = 50
 SHOWN = ("topic", "queue_id", "queue_offset", "stored", "tags", "keys", "body")
 """What a notebook shows of a message in a list."""
+
+
+class Summary:
+    """The result of an operation: a dataclass that is a dict for JSON."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields as a dict."""
+        return asdict(cast("DataclassInstance", self))
 
 
 class Tabular:

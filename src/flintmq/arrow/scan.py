@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from itertools import accumulate
 from operator import index
 from typing import Any
@@ -25,6 +25,7 @@ from flintmq.cluster.member import Member
 from flintmq.config.keys import StoreConfig
 from flintmq.config.text import check_integer
 from flintmq.errors import UsageError
+from flintmq.format.text import ms_of
 from flintmq.storage.threads.mutex import Lock
 from flintmq.store.commitlog.end_of_log import NO_FACTS, StopFacts
 from flintmq.store.commitlog.files import MAX_RECORD, LogFiles
@@ -254,10 +255,7 @@ def _ms(what: str, time: int | datetime | None) -> int | None:
         return found
     if time.tzinfo is None:
         raise UsageError(f"{what} is {time}, which has no time zone; give one, such as datetime.UTC")
-    return (time - _EPOCH) // timedelta(milliseconds=1)
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+    return ms_of(time)
 
 
 MOST_WATCHED = 64 << 20  # bytes of memory that is watched; what is beyond goes back to Arrow by itself

@@ -9,19 +9,18 @@ import os
 import re
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from flintmq.cli.text import iso, shorten_text
 from flintmq.config.text import UNIT_MS, tag_names
 from flintmq.errors import UsageError
-from flintmq.format.text import typed_ms
+from flintmq.format.text import ms_of, typed_ms
 
 if TYPE_CHECKING:
     from flintmq.cluster.members import Stores
     from flintmq.config.keys import StoreConfig
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _AGE = re.compile(r"-(?:[0-9]{1,12}(?:ms|[smhdw]))+")
 _AGE_PART = re.compile(r"([0-9]+)(ms|[smhdw])")
 _INT64_MAX = (1 << 63) - 1
@@ -87,7 +86,7 @@ def parse_time(option: str, text: str, now_ms: int | None = None) -> int:
         raise UsageError(f"{option}: {shorten_text(text, 60)!r} is not a time; write {forms}") from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return (moment - _EPOCH) // timedelta(milliseconds=1)
+    return ms_of(moment)
 
 
 def time_range(since: str | None, until: str | None) -> tuple[int | None, int | None]:

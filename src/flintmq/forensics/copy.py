@@ -20,9 +20,8 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreAccessError, StoreError, UsageError
@@ -46,6 +45,7 @@ from flintmq.store.layout.given_sizes import open_root
 from flintmq.store.layout.queue_name import refuse_other_encoding
 from flintmq.store.layout.root_names import ROOT_NAMES
 from flintmq.store.message_store import MessageStore
+from flintmq.tabular import Summary
 
 STAGING = "copy"
 REPORT = "copy.jsonl"
@@ -56,7 +56,7 @@ NOT_OURS = ("lock", "abort", "quarantine", "flintmq.following", directories.COPY
 
 
 @dataclass
-class Copied:
+class Copied(Summary):
     """The result of a whole copy.
 
     Attributes:
@@ -76,9 +76,6 @@ class Copied:
     live: bool = False
     left_out: list[str] = field(default_factory=list)
     damages: list[str] = field(default_factory=list)
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def copy_whole(

@@ -11,8 +11,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
@@ -36,6 +35,7 @@ from flintmq.store.layout.file_geometry import FileGeometry, index_header
 from flintmq.store.layout.queue_name import BATCH, PLAIN
 from flintmq.store.layout.root_names import other_things
 from flintmq.store.layout.store_config import batch_topics
+from flintmq.tabular import Summary
 
 STAGING = ".flintmq-rebuild"
 RESULTS = ("consumequeue", "consumequeue_ext", "batchconsumequeue", "index")
@@ -43,7 +43,7 @@ Progress = Callable[[int, int], None]  # bytes of log done, bytes in all
 
 
 @dataclass
-class Rebuilt:
+class Rebuilt(Summary):
     """The result of a rebuild.
 
     Attributes:
@@ -61,10 +61,6 @@ class Rebuilt:
     index_files: int = 0
     log_bytes: int = 0
     notes: dict[str, int] = field(default_factory=dict)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the fields as a dictionary, for JSON."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)

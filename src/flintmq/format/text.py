@@ -36,6 +36,11 @@ def utc(ms: int) -> datetime | None:
     return _EPOCH + timedelta(milliseconds=ms) if _FIRST_MS <= ms < _END_MS else None
 
 
+def ms_of(time: datetime) -> int:
+    """Return a time that has a zone in ms since 1970."""
+    return (time - _EPOCH) // timedelta(milliseconds=1)
+
+
 def shorten_text(text: str, limit: int) -> str:
     """Shorten a text to its first `limit - 1` characters and an ellipsis, if it is longer."""
     return text if len(text) <= limit else text[: limit - 1] + "…"

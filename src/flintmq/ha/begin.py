@@ -19,7 +19,7 @@ from typing import Final
 
 from flintmq.errors import DivergedError, OffsetGoneError, ReplicationError, UsageError
 from flintmq.ha.connection import MasterConnection
-from flintmq.ha.follower_line import SILENCE_S
+from flintmq.ha.follower_line import SILENCE_S, Received
 from flintmq.ha.frames import LAST_FILE
 
 ANSWER_S: Final = 1.5
@@ -66,12 +66,7 @@ class BeginSearch:
 
     def line_if_there(self, offset: int, seconds: float) -> MasterConnection | None:
         asked = report_for(offset)
-        line = self._ask(asked, asked)
-        try:
-            got = line.first_frame(seconds, self._stopped)
-        except BaseException:
-            line.close()
-            raise
+        line, got = self._answered(asked, asked, seconds)
         if got is not None and line.line.frames:
             return line
         line.close()
@@ -79,16 +74,19 @@ class BeginSearch:
 
     def last_file(self) -> tuple[MasterConnection, int]:
         """Return a line from the begin of the last file on, and that offset."""
-        line = self._ask(LAST_FILE, None)
-        try:
-            got = line.first_frame(SILENCE_S, self._stopped)
-        except BaseException:
-            line.close()
-            raise
+        line, got = self._answered(LAST_FILE, None, SILENCE_S)
         if got is None or got.offset is None:
             line.close()
             raise TimeoutError(f"the master sent nothing for {SILENCE_S:.0f} s")
         return line, got.offset
+
+    def _answered(self, report: int, due: int | None, seconds: float) -> tuple[MasterConnection, Received | None]:
+        line = self._ask(report, due)
+        try:
+            return line, line.first_frame(seconds, self._stopped)
+        except BaseException:
+            line.close()
+            raise
 
     def _first_between(self, missing: int, there: int) -> MasterConnection:
         """Return a line from the first file on; none begins at `missing`, and one begins at `there`."""

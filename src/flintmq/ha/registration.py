@@ -12,7 +12,6 @@ import logging
 import threading
 import time
 import zlib
-from types import TracebackType
 from typing import Final, Self
 
 from flintmq.errors import ReplicationError, UsageError
@@ -146,9 +145,7 @@ class Registration:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -7,7 +7,6 @@ import re
 import socket
 import time
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Final, Protocol, Self
 
 from flintmq.errors import FormatError, ReplicationError, UsageError
@@ -172,7 +171,5 @@ class RemotingClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flintmq.errors import JavaNotFoundError
+from flintmq.storage.files.whole_file import new_file
 
 log = logging.getLogger("flintmq.spark")
 
@@ -152,12 +153,5 @@ def _is_ours(wrapper: Path, text: str) -> bool:
 def _write_executable(path: Path, text: str) -> None:
     """Write the script in one step, so that no process ever starts a part of it."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=".java-", dir=path.parent)  # O_EXCL, mode 0600
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            os.fchmod(file.fileno(), 0o700)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with new_file(str(path), 0o700) as part:
+        Path(part).write_text(text, encoding="utf-8")

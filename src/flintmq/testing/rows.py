@@ -99,35 +99,10 @@ class Rows:
 
     def append(self, room: LogRoom, first: int = 0, last: int | None = None, reserve: int = 0) -> tuple[int, int, int]:
         """Run kernels/write/encode over rows first..last-1, with the kernel's result."""
-        return encode.append(
-            room.out,
-            room.at,
-            room.file_end,
-            room.base,
-            first,
-            len(self) if last is None else last,
-            reserve,
-            room.max_size,
-            room.flags,
-            self.bodies.data,
-            self.bodies.starts,
-            self.bodies.ends,
-            self.topics.data,
-            self.topics.starts,
-            self.topics.ends,
-            self.properties.data,
-            self.properties.starts,
-            self.properties.ends,
-            self.hosts,
-            self.born_host_starts,
-            self.store_host_starts,
-            self.queue_ids,
-            self.queue_offsets,
-            self.flags,
-            self.sys_flags,
-            self.born_times,
-            self.store_times,
-            self.reconsumed,
-            self.prepared_offsets,
+        texts = (part for text in (self.bodies, self.topics, self.properties) for part in vars(text).values())
+        numbers = (
+            self.hosts, self.born_host_starts, self.store_host_starts, self.queue_ids, self.queue_offsets, self.flags,
+            self.sys_flags, self.born_times, self.store_times, self.reconsumed, self.prepared_offsets,
             self.physical_offsets,
-        )
+        )  # fmt: skip
+        return room.fill(first, len(self) if last is None else last, reserve, (*texts, *numbers))

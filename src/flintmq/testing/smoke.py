@@ -7,7 +7,6 @@ requirements.
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import flintmq
+from flintmq.cli.installation import installed
 from flintmq.kernels._select import state
 
 MESSAGES = 100
@@ -39,20 +39,12 @@ def check(compiled: bool) -> str:
     states = {found["name"]: found["state"] for found in doctor["checks"]}
     _same("doctor's word about the kernels", states["kernels"], "ok" if compiled else "slow")
     for name in ("cython", "Cython"):
-        _same(f"distributions of {name}", _installed(name), None)
+        _same(f"distributions of {name}", installed(name), None)
     with tempfile.TemporaryDirectory(prefix="flintmq-smoke-") as root:
         _round_trip(root)
     version = ".".join(map(str, sys.version_info[:3]))
     how = f"{len(built)} compiled kernels" if compiled else "no compiled kernel"
     return f"flintmq {flintmq.__version__} works on Python {version} with {how}: {Path(flintmq.__file__).parent}"
-
-
-def _installed(name: str) -> str | None:
-    """Return the version of a distribution that must not be installed at run time, or None."""
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def _round_trip(root: str) -> None:

@@ -75,9 +75,10 @@ def command(words: SqlWords) -> int:
     empty; json and parquet have each value as it was.
     """
     form, limit = _form(words.kind, words.target, words.as_json), parse_size("--memory", words.memory)
+    stores, config = stores_given(words.stores), store_config(words.settings)
     if words.target is not None:
-        for path in paths_of(stores_given(words.stores), store_config(words.settings)):
-            _check(words.target, path, store_config(words.settings))
+        for path in paths_of(stores, config):
+            _check(words.target, path, config)
     if words.catalog is not None and words.history is None:
         raise UsageError("--catalog is for --history, the directory of an Iceberg table")
     first, end = time_range(words.since, words.until)
@@ -90,13 +91,13 @@ def command(words: SqlWords) -> int:
 
         def offered(topics: list[str] | None) -> StoreDataset:
             return dataset(
-                stores_given(words.stores),
+                stores,
                 topics or None,
                 since=first,
                 until=end,
                 decompress=words.decompress,
                 access=words.access,
-                config=store_config(words.settings),
+                config=config,
                 strict=not words.skip_damage,
                 report=report,
                 progress=progress,
@@ -108,11 +109,7 @@ def command(words: SqlWords) -> int:
         if words.topic and not (words.history is not None and _has_all(offered(None), words.topic)):
             from flintmq.forensics.topic_tail import one_must_have
 
-            one_must_have(
-                paths_of(stores_given(words.stores), store_config(words.settings)),
-                words.topic,
-                store_config(words.settings),
-            )
+            one_must_have(paths_of(stores, config), words.topic, config)
         messages = offered(words.topic)
         shown = _tell(out, report, frozenset())
         with ask(messages, words.question, limit) as answer:

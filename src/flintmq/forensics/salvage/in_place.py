@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from flintmq.config.keys import StoreConfig
@@ -45,6 +45,7 @@ from flintmq.store.layout import directories
 from flintmq.store.layout.given_sizes import open_root
 from flintmq.store.layout.store_config import batch_topics
 from flintmq.store.recovery.lost_log import refuse_without_log
+from flintmq.tabular import Summary
 
 _PIECE = 1 << 20
 _WITHOUT_LINKS = (
@@ -54,7 +55,7 @@ _WITHOUT_LINKS = (
 
 
 @dataclass
-class Mended:
+class Mended(Summary):
     """The result of a salvage in place, or of its dry run.
 
     `ranges`: damaged ranges that are covered, as lines for people and programs.
@@ -66,9 +67,6 @@ class Mended:
     changes: list[dict[str, Any]] = field(default_factory=list)
     left: dict[str, int] = field(default_factory=dict)  # defects that it cannot mend, by code
     finished: list[str] = field(default_factory=list)  # journals of killed runs that were carried out first
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def plan_in_place(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flintmq.config.keys import StoreConfig
@@ -38,6 +38,7 @@ from flintmq.store.commitlog.report import Damage, Report
 from flintmq.store.commitlog.walk import LogWalk, Piece
 from flintmq.store.layout import directories
 from flintmq.store.layout.small_files import StoreFiles
+from flintmq.tabular import Summary
 
 STAGING = "salvage"
 REPORT = "salvage.jsonl"
@@ -54,7 +55,7 @@ LEFT_OUT = {
 
 
 @dataclass
-class Salvaged:
+class Salvaged(Summary):
     """The result of a salvage into a new store.
 
     Attributes:
@@ -82,10 +83,6 @@ class Salvaged:
     ending: str = Verdict.END.value
     report: str = ""
     notes: dict[str, int] = field(default_factory=dict)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the fields as a dictionary, for JSON."""
-        return asdict(self)
 
 
 def salvage_into(

@@ -7,7 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from flintmq.arrow.schema import SPARK_SCHEMA
@@ -34,6 +34,7 @@ from flintmq.store.commitlog.anchor import KnownLog, LogAnchor, why_lost
 from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.report import LOST, VANISHED, Report
 from flintmq.store.commitlog.walk import LogWalk
+from flintmq.tabular import Summary
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -103,7 +104,7 @@ class ExportOptions:
 
 
 @dataclass
-class Exported:
+class Exported(Summary):
     """The result of an export.
 
     Attributes:
@@ -132,9 +133,6 @@ class Exported:
     def exit_code(self) -> int:
         """0 if nothing was left out, and no earlier export is gone; else 1."""
         return 1 if self.damages or self.notes.get(LOST) or self.notes.get(ABSENT) else 0
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
     def count(self, answers: Sequence[Mapping[str, Any]]) -> None:
         for name in ("rows", "damages", "lost_bytes", "bad_bodies"):

@@ -155,20 +155,25 @@ class DiskFolder(TableFolder):
 
     @override
     def bring(self, files: Sequence[tuple[str, str]]) -> None:
-        folders = {self.root}
-        for staged, place in files:
-            path = self.root / place
-            path.parent.mkdir(parents=True, exist_ok=True)
-            os.rename(staged, path)
-            folders.update(above for above in path.parents if above.is_relative_to(self.root))
         # After all renames, and before the caller commits: names in a manifest or a table's log must outlive a power
         # cut.
-        for folder in folders:
+        for folder in brought(self.root, files):
             sync_folder(folder)
 
     @override
     def sweep(self) -> None:
         shutil.rmtree(self.staging, ignore_errors=True)
+
+
+def brought(root: Path, files: Iterable[tuple[str, str]]) -> set[Path]:
+    """Move staged files below a directory; return the directories that must be synced."""
+    folders = {root}
+    for staged, place in files:
+        path = root / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.rename(staged, path)
+        folders.update(above for above in path.parents if above.is_relative_to(root))
+    return folders
 
 
 class BucketFolder(TableFolder):

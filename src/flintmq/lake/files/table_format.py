@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator
 
@@ -10,12 +9,8 @@ EXPORT_FOLDER = re.compile(r"export=([1-9][0-9]{0,8})", re.ASCII)
 _ICEBERG = ("catalog.db", "metadata")
 
 
-def format_of(path: str) -> str | None:
-    """Return "parquet", "delta" or "iceberg"; None if the directory holds no such table."""
-    return format_in(os.listdir(path)) if os.path.isdir(path) else None
-
-
 def format_in(names: list[str]) -> str | None:
+    """Return "parquet", "delta" or "iceberg" by the names in a directory; else None."""
     if "commitlog" in names:  # a store, whatever else lies there
         return None
     if "_delta_log" in names:

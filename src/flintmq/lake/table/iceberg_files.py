@@ -7,7 +7,6 @@ none of them, so after a power cut a catalog could name a file without content.
 from __future__ import annotations
 
 import os
-from types import TracebackType
 from typing import Any
 
 from pyiceberg.io import OutputStream
@@ -66,7 +65,5 @@ class _SyncedStream(OutputStream):
     def __enter__(self) -> _SyncedStream:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

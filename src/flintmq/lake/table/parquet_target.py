@@ -20,7 +20,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from flintmq.errors import StoreAccessError, UsageError
-from flintmq.lake.files.table_folder import STAGING
+from flintmq.lake.files.table_folder import STAGING, brought
 from flintmq.lake.files.table_format import EXPORT_FOLDER, absent_exports, exports_in
 from flintmq.lake.shape.parquet import folder_of
 from flintmq.lake.table.target import MOST_LOST, NAMES, Manifest, StagedFile, Target, manifest_file
@@ -127,12 +127,8 @@ class ParquetTarget(Target):
         """Publish all files of an export by one rename; see the base."""
         assert manifest.files == [file.place for file in files]  # readers of the manifest find them all
         tree = self.root / STAGING / "tree"
-        folders = {tree}
         tree.mkdir()
-        for written, place, *_ in files:
-            (tree / place).parent.mkdir(parents=True, exist_ok=True)
-            os.rename(written, tree / place)
-            folders.update(folder for folder in (tree / place).parents if folder.is_relative_to(tree))
+        folders = brought(tree, (file[:2] for file in files))
         # All is durable before the rename makes it visible: after a power cut an export must not lack files.
         manifest.write(tree / MANIFEST)
         for folder in folders:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from flintmq.arrow.schema import FIRST_COLUMNS, SPARK_SCHEMA, member_columns
 from flintmq.cluster.member import ONLY, broker_words
 from flintmq.config.s3 import S3Options
 from flintmq.errors import FlintError, StoreAccessError, UsageError
+from flintmq.format.text import ms_of
 from flintmq.lake.files.table_folder import folder_at
 from flintmq.lake.files.table_format import format_in
 from flintmq.lake.shape.columns import RAW
@@ -282,20 +283,13 @@ def _wanted(group: Any, places: Mapping[str, int], predicate: Predicate) -> bool
         return False
     if times is None or (predicate.since is None and predicate.until is None):
         return True
-    least, most = (_ms(time) for time in times)
+    least, most = (ms_of(time.replace(tzinfo=UTC)) for time in times)
     return (predicate.since is None or most >= predicate.since) and (predicate.until is None or least < predicate.until)
 
 
 def _range_of(group: Any, place: int | None) -> tuple[Any, Any] | None:
     statistics = None if place is None else group.column(place).statistics
     return None if statistics is None or not statistics.has_min_max else (statistics.min, statistics.max)
-
-
-def _ms(time: datetime) -> int:
-    return (time.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class _Snapshot:

@@ -48,6 +48,7 @@ from flintmq.store.consumequeue.writer import BatchQueueWriter, OpenFiles, Queue
 from flintmq.store.dispatch.dispatcher import Dispatcher
 from flintmq.store.index.builder import IndexFileBuilder
 from flintmq.store.index.writer import IndexFileWriter, file_name
+from flintmq.store.layout.queue_name import Queue
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -106,14 +107,7 @@ def rebuild(
         done.records = sum(answer["records"] for answer in answers)
         done.keys = sum(stage.keys for stage in stages)
         last = max((tuple(answer["last"]) for answer in answers), default=(-1, 0))
-        totals: Counter[str] = Counter()
-        refused = set()
-        for staged_queue in (each for stage in stages for each in stage.queues):
-            path = staged_queue.queue.path
-            if path is None:
-                refused.add(staged_queue.queue)
-            else:
-                totals[path] += staged_queue.units
+        totals, refused = units_of(stages)
         for queue in refused:
             report.note(
                 "unusable_topic", f"topic {queue.topic[:60]!r} cannot be a directory's name; its messages get no queue"
@@ -152,6 +146,18 @@ def stage_range(plan: RebuildPlan, into: str, log_end: int, access: str, part: L
     refuse_vanished(walk.report, "rebuild again")
     check_end(walk, plan.log, part.end, log_end)
     return {**writer.finish(dispatcher), "records": records, "last": last}
+
+
+def units_of(stages: list[Stage]) -> tuple[Counter[str], set[Queue]]:
+    """Return the units of each queue by its path, and the queues that have none."""
+    totals: Counter[str] = Counter()
+    refused = set()
+    for each in (queue for stage in stages for queue in stage.queues):
+        if (path := each.queue.path) is None:
+            refused.add(each.queue)
+        else:
+            totals[path] += each.units
+    return totals, refused
 
 
 def share_out(totals: Counter[str], groups: int) -> list[list[str]]:

@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import re
+import shutil
 import time
 import uuid
 from collections.abc import Collection, Iterator, Sequence
@@ -363,8 +364,7 @@ def _publish(root: str, writer_id: str, value: dict[str, Any]) -> None:
             final = os.path.join(folder, f"{name}-{'' if batch is None else f'batch{batch}-'}{number}.jsonl")
             part = os.path.join(folder, f".{os.path.basename(final)}.part")
             with open(os.path.join(root, STAGED, file), "rb") as source, open(part, "wb") as sink:
-                while data := source.read(1 << 20):
-                    sink.write(data)
+                shutil.copyfileobj(source, sink)
                 sink.flush()
                 os.fsync(sink.fileno())
             os.replace(part, final)

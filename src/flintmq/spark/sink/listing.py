@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from flintmq.errors import NotAStoreError, UsageError
 from flintmq.spark.jobs.replay.exactly_once import WriterIds
@@ -13,6 +12,7 @@ from flintmq.spark.sink.commit import STAGED, named_files
 from flintmq.spark.sink.query import PREFIX
 from flintmq.storage.files.lock import StoreLock
 from flintmq.storage.files.store_url import local_only
+from flintmq.tabular import Summary
 
 DONE, RUNNING, STUCK = "done", "running", "stuck"
 
@@ -32,7 +32,7 @@ class RecordedWriter:
 
 
 @dataclass
-class RecordedPuts:
+class RecordedPuts(Summary):
     """The content of a store's `flintmq.puts`.
 
     `unowned_files`, `unowned_bytes`: staged files that no begun batch needs: of running or dead jobs.
@@ -41,9 +41,6 @@ class RecordedPuts:
     givers: list[RecordedWriter] = field(default_factory=list)
     unowned_files: int = 0
     unowned_bytes: int = 0
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def read_puts(root: str) -> RecordedPuts:

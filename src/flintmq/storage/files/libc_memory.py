@@ -12,7 +12,7 @@ import itertools
 import mmap
 import os
 import sys
-from typing import Literal
+from typing import Any, Literal
 
 Kind = Literal["B", "i", "q"]
 
@@ -32,23 +32,34 @@ def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
+def _function(name: str) -> Any:
+    """Return a function of libc; ENOSYS where there is none of this name."""
+    found = getattr(_libc(), name, None)
+    if found is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    return found
+
+
+def _refused() -> OSError:
+    """Return the error of the call that failed last."""
+    number = ctypes.get_errno()
+    return OSError(number, os.strerror(number))
+
+
 def _call(name: str, memory: mmap.mmap, position: int, count: int, *rest: int) -> None:
     """Call a function of libc on a range of a map, which cannot be closed meanwhile."""
     if position % mmap.PAGESIZE or position < 0 or count < 0 or position + count > len(memory):
         raise ValueError(
             f"{name}: bytes {position} to {position + count} are not whole pages of a map of {len(memory)}"
         )
-    export = ctypes.c_char.from_buffer(memory, position) if count else None
-    if export is None:
+    if not count:
         return
-    function = getattr(_libc(), name, None)
-    if function is None:
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    function = _function(name)
+    export = ctypes.c_char.from_buffer(memory, position)
     failed = function(ctypes.c_void_p(ctypes.addressof(export)), ctypes.c_size_t(count), *rest) != 0
     del export  # the traceback of an error would hold it, and the map could not be closed
     if failed:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+        raise _refused()
 
 
 def zeros(kind: Kind, count: int) -> memoryview:
@@ -122,8 +133,7 @@ def _map_over(address: int, size: int, protection: int, fd: int) -> None:
         ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int64,
     ]  # fmt: skip
     if function(address, size, protection, MAP_SHARED | MAP_FIXED, fd, 0) != address:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+        raise _refused()
 
 
 def map_file(fd: int, size: int) -> mmap.mmap:
@@ -175,12 +185,9 @@ def start_sync(fd: int, position: int, count: int) -> None:
 
     Promises nothing; the caller syncs the file later.
     """
-    function = getattr(_libc(), "sync_file_range", None)
-    if function is None:
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    if function(fd, ctypes.c_int64(position), ctypes.c_int64(count), SYNC_FILE_RANGE_WRITE) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+    call = _function("sync_file_range")
+    if call(fd, ctypes.c_int64(position), ctypes.c_int64(count), SYNC_FILE_RANGE_WRITE) != 0:
+        raise _refused()
 
 
 def sync_file_system(fd: int) -> None:
@@ -188,9 +195,5 @@ def sync_file_system(fd: int) -> None:
 
     Old kernels report no error of a file here; the caller syncs its files later.
     """
-    function = getattr(_libc(), "syncfs", None)
-    if function is None:
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    if function(fd) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+    if _function("syncfs")(fd) != 0:
+        raise _refused()

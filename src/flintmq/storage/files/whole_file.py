@@ -44,25 +44,27 @@ def replace_file(path: str, data: bytes, effects: Effects, *, durable: bool = Tr
 
 
 @contextmanager
-def new_file(path: str) -> Iterator[str]:
+def new_file(path: str, mode: int = 0o666, *, durable: bool = True) -> Iterator[str]:
     """Yield the path of a new file to write; after the `with` block rename it to `path`.
 
     That path is new and is no link, so no existing file is overwritten. If the block raises, the new file is removed.
 
-    Durability: the whole file, under its name, on return.
+    Durability: the whole file, under its name, on return, if `durable`.
     """
     part = f"{path}.{os.urandom(8).hex()}.part"
-    os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+    os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
     try:
         yield part
-        sync_file(part, REAL)
+        if durable:
+            sync_file(part, REAL)
         os.rename(part, path)
     except BaseException:
         with suppress(FileNotFoundError):
             os.unlink(part)
         raise
     # The file is whole under its name by now: an error here must not remove it.
-    sync_folder(os.path.dirname(path) or os.curdir)
+    if durable:
+        sync_folder(os.path.dirname(path) or os.curdir)
 
 
 def sync_file(path: str, effects: Effects) -> None:

@@ -8,7 +8,6 @@ Upstream: beginTimeInLock, isOSPageCacheBusy.
 from __future__ import annotations
 
 import logging
-from types import TracebackType
 
 from flintmq.storage.files.filesystem import Effects
 
@@ -37,9 +36,7 @@ class SlowPart:
     def __enter__(self) -> None:
         self.since = self.effects.monotonic()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         took = int((self.effects.monotonic() - self.since) * 1000)
         self.since = 0.0
         self.longest_ms = max(self.longest_ms, took)

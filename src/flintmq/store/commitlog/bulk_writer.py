@@ -6,9 +6,9 @@ Used by bulk loads and to make stores for tests.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from flintmq.errors import UsageError
 from flintmq.format.record import BLANK_SIZE, encode_blank
@@ -27,6 +27,11 @@ class LogRoom:
     base: int
     max_size: int = 4_259_840  # largest record in bytes
     flags: int = 0
+
+    def fill(self, first: int, last: int, reserve: int, columns: Iterable[Any]) -> tuple[int, int, int]:
+        """Run kernels/write/encode over rows first..last-1 of columns, with its result."""
+        rules = self.max_size, self.flags
+        return encode.append(self.out, self.at, self.file_end, self.base, first, last, reserve, *rules, *columns)
 
 
 class WritableRows(Protocol):

@@ -24,6 +24,7 @@ from flintmq.format import zone_map
 from flintmq.format.zone_map import BLOCK, HEAD_OF_RECORD, TAIL_OF_ZONE, Zone
 from flintmq.kernels.read import zone_keys
 from flintmq.storage.files.filesystem import REAL
+from flintmq.storage.files.whole_file import new_file
 from flintmq.store.commitlog.files import LARGEST_OFFSET, LogFile, LogFiles
 
 LEAST_LOG = 64 << 20
@@ -153,15 +154,9 @@ class ZoneMap:
             folder = self.path.parent
             if not _make_private(folder.parent) or not _make_private(folder):
                 return
-            part = folder / f"{self.path.name}.{os.urandom(8).hex()}.part"
-            try:
-                with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-                    file.writelines(parts)
-                os.replace(part, self.path)  # not synced: after a power cut its checksums are wrong, or right
-            except BaseException:
-                with suppress(OSError):
-                    part.unlink()
-                raise
+            # Not synced: after a power cut its checksums are wrong, or right.
+            with new_file(str(self.path), 0o600, durable=False) as part, open(part, "wb") as file:
+                file.writelines(parts)
             sweep(folder.parent)
 
 

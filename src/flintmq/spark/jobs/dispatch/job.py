@@ -13,7 +13,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,7 @@ from flintmq.spark.jobs.dispatch.tasks import (
     make_locks,
     stages_path,
 )
-from flintmq.spark.jobs.rebuild import PlannedIndexFile, share_out, stage_range
+from flintmq.spark.jobs.rebuild import PlannedIndexFile, share_out, stage_range, units_of
 from flintmq.spark.jobs.staged import Stage
 from flintmq.spark.jobs.tasks import parallelism, run_tasks
 from flintmq.storage.files.dispatch_lock import DispatchLock
@@ -48,6 +48,7 @@ from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.snapshot import Snapshot, list_log
 from flintmq.store.consumequeue.writer import WriterState
 from flintmq.store.layout.store_config import batch_topics
+from flintmq.tabular import Summary
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,7 +60,7 @@ NEW = WriterState(-1, -1, 0, -1)
 
 
 @dataclass
-class Dispatched:
+class Dispatched(Summary):
     """The sums of a dispatch.
 
     Attributes:
@@ -83,10 +84,6 @@ class Dispatched:
     index_files: int = 0
     log_bytes: int = 0
     notes: dict[str, int] = field(default_factory=dict)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the sums as a dict for JSON."""
-        return asdict(self)
 
 
 def dispatch(
@@ -273,7 +270,9 @@ class _Dispatch:
         plan, state, done = self.plan, self.state, self.done
         assert position > self.state.position  # what is committed is not placed again
         last = max((tuple(answer["last"]) for answer in answers), default=(-1, 0))
-        totals = self._totals(stages)
+        totals, refused = units_of(stages)
+        if refused:
+            done.notes["unusable_topic"] = done.notes.get("unusable_topic", 0) + len(refused)
         files, index = planned(plan, stages, last, state.index)
         shares = self._shares(totals, stages, files)
         job = Round(plan, work, stages)
@@ -306,20 +305,6 @@ class _Dispatch:
         done.queues = len(state.queues) + len(state.batches)
         done.index_files = len(index.names) + (index.empty is not None)
 
-    def _totals(self, stages: list[Stage]) -> Counter[str]:
-        """Count the units of each queue that can have a directory."""
-        totals: Counter[str] = Counter()
-        refused = set()
-        for each in (queue for stage in stages for queue in stage.queues):
-            path = each.queue.path
-            if path is None:
-                refused.add(each.queue)
-            elif each.units:
-                totals[path] += each.units
-        if refused:
-            self.done.notes["unusable_topic"] = self.done.notes.get("unusable_topic", 0) + len(refused)
-        return totals
-
     def _shares(self, totals: Counter[str], stages: list[Stage], files: list[PlannedIndexFile]) -> list[DispatchTask]:
         """Return the tasks of the second stage: index files first."""
         state = self.state
@@ -329,7 +314,7 @@ class _Dispatch:
         ]
         batch = {str(q.queue.path) for stage in stages for q in stage.queues if q.kind != "consumequeue"}
         groups = min(2 * parallelism(self.spark), 1 + totals.total() // UNITS_A_TASK)
-        for paths in share_out(totals, groups):
+        for paths in share_out(+totals, groups):  # those with units
             plain = {path: state.queues.get(path) for path in paths if path not in batch}
             batches = {path: state.batches.get(path, 0) for path in paths if path in batch}
             shares.append(DispatchTask(len(shares), plain, batches))

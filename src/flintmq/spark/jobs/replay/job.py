@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from flintmq.arrow.schema import SPARK_SCHEMA
@@ -35,6 +35,7 @@ from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.layout.given_sizes import refuse_other_sizes
 from flintmq.store.message_store import MessageStore
+from flintmq.tabular import Summary
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,7 +49,7 @@ STAGING = "replay"  # of a bulk load, beside its place
 
 
 @dataclass
-class Replayed:
+class Replayed(Summary):
     """The result of a replay, or of a dry run the result that it would have.
 
     Attributes:
@@ -78,10 +79,6 @@ class Replayed:
     left_out: dict[str, int] = field(default_factory=dict)
     damages: int = 0
     lost_bytes: int = 0
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the result as a dict for JSON."""
-        return asdict(self)
 
 
 def replay(

@@ -31,7 +31,6 @@ from flintmq.format.record import (
     V1_TOPIC_LIMIT,
 )
 from flintmq.format.record_view import WIDER_HOST
-from flintmq.kernels.write import encode
 from flintmq.store.commitlog.bulk_writer import LogRoom
 
 LEAST_MS = -(2**62)
@@ -227,9 +226,7 @@ class Records:
         """Run kernels/write/encode over the rows first..last-1, with the kernel's result."""
         if not self._columns:
             self._columns = self._kernel_columns()
-        return encode.append(
-            room.out, room.at, room.file_end, room.base, first, last, reserve, room.max_size, room.flags, *self._columns
-        )
+        return room.fill(first, last, reserve, self._columns)
 
     def _kernel_columns(self) -> tuple[Any, ...]:
         """Return the columns in the kernel's order, after queue offsets and store times are set."""
