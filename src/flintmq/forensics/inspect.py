@@ -269,7 +269,7 @@ class _Inspector:
 
     def _note_missing_queues(self) -> None:
         """Note queues without a directory of which the end of the log has records."""
-        missing = sorted(self._asked("queues", self.root, lambda: self.lookup.without_files) or ())
+        missing = sorted(self._asked("queues", self.root, self.lookup.without_files) or ())
         if missing:
             self._note("queue-files", lacking_text(missing))
 

@@ -186,7 +186,7 @@ def _unknown(lookup: QueueLookup) -> list[str]:
 
 def _without_files(lookup: QueueLookup, begin: int, known: Known) -> dict[QueueName, tuple[int, int]]:
     """Return the queue offsets [low, high) before log offset `begin` of queues without files."""
-    if lookup.has_files and not lookup.without_files:
+    if lookup.has_files and not lookup.without_files():
         return {}
     snapshot, gone = lookup.snapshot, known.gone
     if gone is None or (gone.begin, gone.end) != (snapshot.log.min_offset, begin):

@@ -40,11 +40,10 @@ def check_end(view: StoreView) -> None:
 
 
 def must_have(view: StoreView, topics: Iterable[str]) -> None:
-    known = view.topics()
     for topic in topics:
-        if topic not in known and topic not in view.broker.topics:
+        if topic not in view.broker.topics and not view.queues(topic):
             check_end(view)
-            raise MessageNotFoundError(f"topic {short(topic)}: {no_such_topic(known)}")
+            raise MessageNotFoundError(f"topic {short(topic)}: {no_such_topic(view.topics())}")
 
 
 def one_must_have(stores: Iterable[str], topics: Iterable[str], config: StoreConfig) -> None:

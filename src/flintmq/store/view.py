@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("flintmq.store")
 
 BOUNDARIES = ("lower", "upper")
+TOPICS_SEEN = 4096
 NO_FILES = (
     "it is configured and has no queue files; if it had messages, `flintmq scan` finds them in the log, and "
     "`flintmq rebuild` makes the files"
@@ -87,7 +88,8 @@ class StoreView(Tabular):
         self._lookup: QueueLookup | None = QueueLookup(Snapshot(root, config, effects))
         self._maps = LogMaps() if access == "map" else None
         self._told: set[str] = set()
-        self._seen: set[QueueName] | None = None  # the queues at the last look for those without a directory
+        # Queues of a topic (None: of all) at the last look for those without a directory.
+        self._seen: dict[str | None, set[QueueName]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -157,16 +159,18 @@ class StoreView(Tabular):
             self._told.add(text)
             log.warning("%s", text)
 
-    def _names(self) -> set[QueueName]:
-        """Return the queues, and log which ones lack their directory.
+    def _names(self, topic: str | None = None) -> set[QueueName]:
+        """Return the queues of a topic, or of all, and log which of them lack their directory.
 
         That is looked for again if other queues are there than at the last call.
         """
         now = self._now
-        names = now.names()
-        if names != self._seen:
-            self._seen = names
-            if missing := now.without_files - names:
+        names = now.names(topic)
+        if names != self._seen.get(topic):
+            if len(self._seen) >= TOPICS_SEEN:
+                self._seen.clear()
+            self._seen[topic] = names
+            if missing := now.without_files(topic) - names:
                 self._warn(f"{self.root}: {lacking_text(missing)}")
         return names
 
@@ -208,7 +212,7 @@ class StoreView(Tabular):
         """
         arguments.given_text("topic", topic)
         now = self._now
-        found = sorted(name for name in self._names() if topic in (None, name.topic))
+        found = sorted(self._names(topic))
         types = {name: now.type_of(name) for name in {name.topic for name in found}}
         return [QueueInfo(*name, *now.bounds(name)[:2], types[name.topic]) for name in found]
 
@@ -225,21 +229,21 @@ class StoreView(Tabular):
         queue_id, offset = arguments.numbers(queue_id=queue_id, offset=offset)
         now, name = self._now, QueueName(topic, queue_id)
         message = now.message(name, offset)
-        if message is None and name not in now.names() and now.read_log_of(topic):
+        if message is None and name not in now.names(topic) and now.read_log_of(topic):
             message = now.message(name, offset)
         if message is not None:
             return message
         first, stop, _ = now.bounds(name)
-        due = name in now.names() and first <= offset < stop
+        due = name in now.names(topic) and first <= offset < stop
         due = due or next(now.lost_units(name, offset, offset + 1), None) is not None
         if due and QueueLookup(now.snapshot.again(), now).bounds(name)[0] > offset:
             has = REMOVED
         elif due:
             has = "its record is damaged or missing; run `flintmq verify`"
-        elif name not in now.names() and now.is_configured(name):
+        elif name not in now.names(topic) and now.is_configured(name):
             has = NO_FILES
-        elif name not in now.names():
-            has = "there is no such queue" if topic in self.topics() else "there is no such topic"
+        elif name not in now.names(topic):
+            has = "there is no such queue" if self._names(topic) else "there is no such topic"
         elif first == stop:
             has = f"the queue is empty, the next offset is {stop}"
         else:

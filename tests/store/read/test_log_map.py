@@ -40,6 +40,19 @@ def test_bounds_of_every_queue(golden_store, monkeypatch):
     assert found.is_batch("BatchTopic") == (golden_store.name == "batch")
 
 
+def test_of_one_topic_it_is_the_same(golden_store, monkeypatch):
+    monkeypatch.setattr(log_map, "SEGMENT_BYTES", 4096)
+    log, whole = log_of(golden_store), LogMap(0, RULES)
+    whole.extend(log, log.limit)
+    topics = {name.topic for name in whole.names() if not name.topic.startswith("%LMQ%")}
+    for topic in {*sorted(topics)[:20], "none", ""}:
+        found = LogMap(0, RULES)
+        found.extend(log, log.limit, topic)
+        mine = [name for name in whole.names() if name.topic == topic]
+        assert [name for name in found.names() if not name.topic.startswith("%LMQ%")] == mine
+        assert found.end == whole.end and [found.bounds(name) for name in mine] == [whole.bounds(name) for name in mine]
+
+
 def test_grown_in_steps_it_is_the_same(golden, monkeypatch):
     monkeypatch.setattr(log_map, "SEGMENT_BYTES", 4096)
     store = golden("basic")

@@ -234,7 +234,7 @@ def _begins(plan: ScanPlan) -> dict[QueueName, int]:
     offset says nothing of the queue that there is now.
     """
     lookup = QueueLookup(Snapshot.open(plan.options.path, plan.options.config))
-    begins = dict.fromkeys(lookup.without_files, 0)  # its files are lost: damage, no deletion
+    begins = dict.fromkeys(lookup.without_files(), 0)  # its files are lost: damage, no deletion
     for name in lookup.names():
         bounds = lookup.bounds(name)
         if bounds.min < bounds.max:

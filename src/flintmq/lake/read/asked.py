@@ -83,7 +83,7 @@ class _Asked:
         if low == high or max(first, stop if stop < MOST else LEAST) > high or LEAST < first < low:
             low, high, _ = self.lookup.bounds(name)  # includes messages that no queue file has yet
         there = f"the queue has offsets {low} to {high - 1}" if low < high else f"the queue ends at {high} and is empty"
-        if low == high == 0 and name not in self.lookup.names():
+        if low == high == 0 and name not in self.lookup.names(name.topic):
             self._lose(name, UsageError, "the store has no such queue")
         elif LEAST < first < low:
             self._lose(name, StoreError, f"startingOffsets asks for {first}, {there}: earlier messages have expired")
@@ -125,7 +125,7 @@ class _Asked:
             if not self.lookup.units(name).files:
                 config = snapshot.broker.topics.get(topic)
                 queues = max(config.read_queues, config.write_queues) if config is not None else 0
-                if queue >= queues and name not in self.lookup.names():
+                if queue >= queues and name not in self.lookup.names(topic):
                     text = f"topic {short(topic)}: the store has no queue {queue} of it"
                     yield f"queue {topic}/{queue}", UsageError(text, advice=go_on(self.options))
 
@@ -149,12 +149,10 @@ class _Asked:
 
     def _wanted(self) -> Iterator[QueueName]:
         predicate = self.options.predicate
-        judged: dict[str, bool] = {}
-        for name in self.lookup.names():
-            if name.topic not in judged:
-                judged[name.topic] = predicate.rules(name.topic) is not None
-            if judged[name.topic]:
-                yield name
+        for topic in predicate.named_topics or (None,):
+            names = self.lookup.names(topic)
+            wanted = {topic for topic in {name.topic for name in names} if predicate.rules(topic) is not None}
+            yield from (name for name in names if name.topic in wanted)
 
 
 def nothing_at(option: str, ms: int) -> str:

@@ -142,7 +142,7 @@ class StoreStream:
         from flintmq.lake.stream.unreached import NO_FILES, REBUILD
 
         topics = queues.lookup.snapshot.broker.topics
-        for name in sorted(queues.lookup.without_files):
+        for name in sorted(queues.lookup.without_files()):
             if queues.wants(name) and (not topics or name.topic in topics):
                 self._lost(queues, name, 0, f"{NO_FILES}: {REBUILD}")
         self._report_losses()

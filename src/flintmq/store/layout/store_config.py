@@ -45,7 +45,10 @@ def batch_topics(
     """
     # Whoever asks the disk makes queues by the answer: a topic must not get queues of the wrong type.
     broker = broker if broker is not None else read_config(root, effects, strict=True)
-    queues = queues if queues is not None else queue_names(root, directories.BATCH_QUEUES, effects)
+    if queues is None:
+        there = effects.listdir(os.path.join(root, directories.BATCH_QUEUES))
+        unknown = [topic for topic in there if java_decode(os.fsencode(topic)) not in broker.topics]
+        queues = queue_names(root, directories.BATCH_QUEUES, effects, unknown)
     return {topic for topic in broker.topics if broker.is_batch(topic)} | {
         name.topic for name in queues if java_decode(os.fsencode(name.topic)) not in broker.topics
     }

@@ -12,14 +12,11 @@ from flintmq.config.text import short
 from flintmq.errors import UsageError
 from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.snapshot import Snapshot
-from flintmq.store.layout import directories
 from flintmq.store.layout.queue_name import is_path
-from flintmq.store.read.queue_lookup import QueueLookup
+from flintmq.store.read.queue_lookup import KINDS, QueueLookup
 
 NOT_THERE = "not-there"
 """Code of the note on topics, offsets or times that the store does not have."""
-
-KINDS = (directories.QUEUES, directories.BATCH_QUEUES)
 
 
 def unknown_topics(lookup: QueueLookup, predicate: Predicate, advice: str = "") -> dict[str, UsageError]:

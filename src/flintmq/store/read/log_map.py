@@ -19,6 +19,7 @@ from flintmq.format.record_view import QUEUE, size_at
 from flintmq.format.text import java_decode, java_encode
 from flintmq.message import StoredMessage, stored_message
 from flintmq.store.commitlog.files import LARGEST_OFFSET, LogFiles
+from flintmq.store.commitlog.predicate import Predicate, Selector
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.walk import LogWalk, Piece
 from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules
@@ -64,15 +65,20 @@ class LogMap:
         """Return whether a topic is of type BatchCQ, by the rules or by an inner batch in the log."""
         return java_encode(topic) in self._batch_topics
 
-    def extend(self, log: LogFiles, end: int) -> None:
-        """Add the records between the map's end and `end`, skipping damage."""
+    def extend(self, log: LogFiles, end: int, topic: str | None = None) -> None:
+        """Add the records between the map's end and `end`, skipping damage.
+
+        `topic`: only its records; None for all.
+        """
         dispatcher = self._dispatcher()
+        selector = Selector(Predicate(topics=None if topic is None else frozenset([topic])))
         walk = LogWalk(log, begin=self.end, end=end, strict=False, report=self.report)
         for piece in walk if end > self.end else ():
             if not self._segments or piece.base + piece.positions[0] - self._segments[-1] >= SEGMENT_BYTES:
                 self._segments.append(piece.base + piece.positions[0])
             if self._meets_batches(piece):
                 dispatcher = self._dispatcher()
+            piece.count = selector.select(piece)
             for block in dispatcher.blocks(piece):
                 for number, first, stop in block.queues:
                     offsets = block.offsets[first:stop]

@@ -31,11 +31,12 @@ from flintmq.store.dispatch.dispatcher import DispatchRules
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX, places
 from flintmq.store.layout import directories
 from flintmq.store.layout.config_reader import BATCH_TYPE, SIMPLE_TYPE
-from flintmq.store.layout.queue_name import QueueName, is_path, queue_names
+from flintmq.store.layout.queue_name import QueueName, each_queue_name, is_path, queue_names
 from flintmq.store.layout.store_config import batch_topics
 from flintmq.store.read.log_map import SEGMENT_BYTES, LogMap, QueueRun, find_between, find_from, is_at_queue_offset
 from flintmq.store.read.lost_records import LostRecords, in_its_file
 
+KINDS = (directories.QUEUES, directories.BATCH_QUEUES)
 UNITS_TRIED = 1000  # units that point nowhere, before a queue's files are ignored
 OFFSETS_TRIED = 8  # offsets tried one by one, before the log is searched for the next message
 QUEUES_KEPT = 4096  # listings of queue directories that are cached
@@ -77,8 +78,12 @@ class QueueLookup:
         plain_names: frozenset[QueueName] | None = None,
     ) -> None:
         self.snapshot = snapshot
+        # Queues with a directory, by kind and topic; of all topics under None.
+        self._listed: dict[tuple[str, str | None], frozenset[QueueName]] = {}
         if plain_names is not None:
-            self.__dict__["_plain_names"] = plain_names
+            self._listed[directories.QUEUES, None] = plain_names
+        self._topics_there: dict[str, frozenset[str]] = {}  # names in the directory of a kind
+        self._missing: frozenset[QueueName] | None = None  # see without_files
         self._map_before: LogMap | None = before.__dict__.get("_map") if before is not None else None
         self._lock = ReentrantLock()
         self._files: OrderedDict[QueueName, UnitQueue] = OrderedDict()
@@ -89,23 +94,36 @@ class QueueLookup:
 
     # -- which queues there are -------------------------------------------------------------------------------------
 
-    @cached_property
-    def _plain_names(self) -> frozenset[QueueName]:
-        return frozenset(queue_names(self.snapshot.root, directories.QUEUES, self.snapshot.effects))
+    def _with_directory(self, kind: str, topic: str | None) -> frozenset[QueueName]:
+        """Return the queues that have a directory of a kind: of this topic at least.
+
+        None is for all topics. Who asks for one topic lists no other one. A name that only a lax file system takes for
+        a directory's is none.
+        """
+        listed, root, effects = self._listed, self.snapshot.root, self.snapshot.effects
+        found = listed.get((kind, None), listed.get((kind, topic)))
+        if found is None:
+            if topic is not None and kind not in self._topics_there:
+                self._topics_there[kind] = frozenset(effects.listdir(os.path.join(root, kind)))
+            if topic is not None and topic not in self._topics_there[kind]:
+                return frozenset()
+            found = listed[kind, topic] = frozenset(
+                queue_names(root, kind, effects, topic if topic is None else [topic])
+            )
+        return found
 
     @cached_property
-    def _batch_names(self) -> frozenset[QueueName]:
-        return frozenset(queue_names(self.snapshot.root, directories.BATCH_QUEUES, self.snapshot.effects))
-
-    @property
     def has_files(self) -> bool:
-        return bool(self._plain_names or self._batch_names)
+        root, effects = self.snapshot.root, self.snapshot.effects
+        return any(self._listed.values()) or any(True for kind in KINDS for _ in each_queue_name(root, kind, effects))
 
-    def file_names(self) -> set[QueueName]:
-        return {*self._plain_names, *self._batch_names}
+    def file_names(self, topic: str | None = None) -> set[QueueName]:
+        """Return the queues of a topic, or of all, that have a directory."""
+        return _of(topic, *(self._with_directory(kind, topic) for kind in KINDS))
 
-    def names(self) -> set[QueueName]:
-        return {*self.file_names(), *self._tail().names()}
+    def names(self, topic: str | None = None) -> set[QueueName]:
+        """Return the queues of a topic, or of all, by their directories and the log's end."""
+        return self.file_names(topic) | _of(topic, self._tail().names())
 
     def type_of(self, topic: str) -> str:
         """Return BatchCQ or SimpleCQ for a topic.
@@ -117,7 +135,8 @@ class QueueLookup:
     @cached_property
     def _batch_topics(self) -> frozenset[str]:
         snapshot = self.snapshot
-        return frozenset(batch_topics(snapshot.root, snapshot.effects, snapshot.broker, self._batch_names))
+        listed = self._listed.get((directories.BATCH_QUEUES, None))
+        return frozenset(batch_topics(snapshot.root, snapshot.effects, snapshot.broker, listed))
 
     def units(self, name: QueueName) -> UnitQueue:
         """Return the units of a queue's files; without files if it has none.
@@ -128,7 +147,8 @@ class QueueLookup:
             found = self._files.get(name)
             if found is None:
                 make = plain_queue if self.snapshot.effects.remote else known_plain_queue
-                make = batch_queue if name in self._batch_names else make
+                batches = self._with_directory(directories.BATCH_QUEUES, name.topic)
+                make = batch_queue if name in batches else make
                 found = make(self.snapshot.root, name, self.snapshot.effects)
                 self._files[name] = found
                 if len(self._files) > QUEUES_KEPT:
@@ -283,29 +303,32 @@ class QueueLookup:
             for lost in self._tail().report.damages:
                 report.damage(in_its_file(self.snapshot.log, lost))
 
-    @cached_property
-    def without_files(self) -> frozenset[QueueName]:
-        """The queues that have no directory although they should.
+    def without_files(self, topic: str | None = None) -> frozenset[QueueName]:
+        """Return the queues of a topic, or of all, that have no directory although they should.
 
         `flintmq.queues` names them, or the last megabytes of the log show them: their records there are before others
         that are dispatched. Of a topic that was deleted topics.json knows nothing; light queues need not be dispatched.
         Of a store without any queue the log is read anyway, so none is returned.
         """
-        snapshot = self.snapshot
-        stop = self._tail().begin
-        if not self.has_files or self._misleading or stop <= snapshot.log.min_offset:
+        if self._missing is not None:
+            return frozenset(_of(topic, self._missing))
+        snapshot, there = self.snapshot, self.names(topic)
+        if not self.has_files or self._misleading or self._tail().begin <= snapshot.log.min_offset:
             return frozenset()
+        stop, topics = self._tail().begin, snapshot.broker.topics
         begin = first_record(snapshot.log, max(snapshot.log.min_offset, stop - SEGMENT_BYTES))
         found = LogMap(min(begin, stop), DispatchRules.of(snapshot.config, self._batch_topics))
-        found.extend(snapshot.log, stop)
-        topics, there = snapshot.broker.topics, self.names()
+        found.extend(snapshot.log, stop, topic)
         wanted = {
             name
             for name in found.names()
             if not name.topic.startswith(LMQ_PREFIX) and (not topics or name.topic in topics)
         }
-        missing = (self._recorded() | {name for name in wanted - there if not self._was_deleted(found, name)}) - there
-        return frozenset(name for name in missing if is_path(name.topic) and not self._has_directory_now(name))
+        missing = {name for name in wanted - there if not self._was_deleted(found, name)}
+        missing |= self._recorded(topic) - there
+        lost = frozenset(name for name in missing if is_path(name.topic) and not self._has_directory_now(name))
+        self._missing = lost if topic is None else None
+        return lost
 
     def _was_deleted(self, found: LogMap, name: QueueName) -> bool:
         """Return whether a queue's last record is of a topic that was deleted and made again since.
@@ -314,9 +337,9 @@ class QueueLookup:
         queues begin later proves nothing: a queue may get its first message long after another one.
         """
         log, bounds, again = self.snapshot.log, found.bounds(name), LARGEST_OFFSET
-        for other in self.names():
+        for other in self.names(name.topic):
             units = self.units(other)
-            if other.topic != name.topic or units.is_batch:
+            if units.is_batch:
                 continue
             for unit in units.read(units.first, 1):
                 if unit.size and find_between(log, other, units.first, found.begin, unit.physical_offset):
@@ -326,15 +349,19 @@ class QueueLookup:
         last = found.find(log, name, bounds[1] - 1)
         return last is not None and last.physical_offset < again
 
-    def _recorded(self) -> set[QueueName]:
-        """Return the queues with messages at the last clean stop; none without a valid mark."""
+    def _recorded(self, topic: str | None) -> set[QueueName]:
+        """Return the queues of a topic, or of all, with messages at the last clean stop.
+
+        None are known without a valid mark.
+        """
         snapshot = self.snapshot
         if snapshot.facts.mark.flushed is None or snapshot.facts.live or not snapshot.facts.whole:
             return set()
         from flintmq.store.consumequeue import known_ends  # it loads the engine's writer
 
         ends = known_ends.read(snapshot.root, snapshot.effects)
-        return {QueueName(java_decode(topic), queue_id) for (topic, queue_id), end in ends.items() if end}
+        names = ((java_decode(raw), queue_id) for (raw, queue_id), end in ends.items() if end)
+        return {QueueName(*name) for name in names if topic in (None, name[0])}
 
     def is_configured(self, name: QueueName) -> bool:
         """Return whether topics.json has a queue, or a group has consumed messages of it."""
@@ -348,8 +375,7 @@ class QueueLookup:
     def _has_directory_now(self, name: QueueName) -> bool:
         """Return whether a queue has a directory by now: another process may have made it."""
         root, effects = self.snapshot.root, self.snapshot.effects
-        kinds = (directories.QUEUES, directories.BATCH_QUEUES)
-        return any(effects.is_dir(os.path.join(root, kind, name.topic, str(name.queue_id))) for kind in kinds)
+        return any(effects.is_dir(os.path.join(root, kind, name.topic, str(name.queue_id))) for kind in KINDS)
 
     def read_log_of(self, topic: str) -> bool:
         """Read all queues from the log from now on if the topic lacks files; return whether."""
@@ -357,8 +383,9 @@ class QueueLookup:
             return self._read_log_of(topic)
 
     def _read_log_of(self, topic: str) -> bool:
-        if not any(name.topic == topic for name in self.without_files):
+        if not self.without_files(topic):
             return False
+        self.without_files()  # of all, now: once the log is read nothing tells them from others
         self._mislead()
         self._bounds.clear()
         return True
@@ -595,6 +622,11 @@ class QueueLookup:
     def _tail_bounds(self, name: QueueName) -> Bounds | None:
         found = self._tail().bounds(name)
         return None if found is None else Bounds(*found)
+
+
+def _of(topic: str | None, *names: Iterable[QueueName]) -> set[QueueName]:
+    """Return the queues of a topic among these; all for None."""
+    return {name for some in names for name in some if topic in (None, name.topic)}
 
 
 def _steps(start: int, stop: int) -> Iterator[int]:
