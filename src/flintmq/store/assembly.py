@@ -253,7 +253,11 @@ class StoreParts:
             # If another process writes queues, or wrote them, the list of their ends says nothing.
             ends={} if self.opening.external or facts.mark.flushed is None else known_ends.read(root, effects),
         )
-        self.recovered = recovery.run(accept_lost=self.opening.accept_lost_log, cut_at=self.opening.cut_at)
+        try:
+            self.recovered = recovery.run(accept_lost=self.opening.accept_lost_log, cut_at=self.opening.cut_at)
+        except OSError:  # of a sync, perhaps: the page cache shows what was truncated, and the disk has it still
+            self.small.distrust_page_cache()
+            raise
         if self.recovered.lost:  # before the mark says that nothing is missing
             bring_back(root, self.recovered.state.next_offsets, config, effects, self.opening.peer)
 

@@ -8,6 +8,7 @@ import pytest
 
 from flintmq.errors import StoreError
 from flintmq.format import record
+from flintmq.store.layout.small_files import page_cache_lasted
 from tests.support.crashed import Clock, killed, make, quarantined, reopened, zero
 from tests.support.engine import open_small
 
@@ -83,3 +84,24 @@ def test_a_disk_that_refuses_during_recovery_loses_nothing(tmp_path: Path, call:
     assert refused > 0
     reopened(tmp_path, kept[:5])
     assert quarantined(tmp_path) == aside and len(aside) >= 13
+
+
+def test_after_a_sync_of_recovery_that_failed_the_next_start_asks_the_disk(tmp_path: Path):
+    """The page cache shows the zeros of a truncated log, and the disk may have its records still."""
+    origin = tmp_path / "origin"
+    kept = make(origin, count=12, size=600)
+    zero(origin, kept[5].physical_offset, 1200)
+    killed(origin, flushed=kept[2].physical_offset)
+    trusted, refused = set(), set()
+    for after in range(60):
+        root, effects = tmp_path / f"after{after}", Clock()
+        shutil.copytree(origin, root)
+        effects.refuse("sync", after=after, times=1)
+        try:
+            open_small(root, effects).close()
+            break
+        except (OSError, StoreError):
+            path = effects.refused[0][1]
+            (trusted if page_cache_lasted(str(root), effects) else refused).add(path[len(str(root)) :])
+            reopened(root, kept[:5])
+    assert len(refused) > 2 and all(path.endswith(".flintmq-new") for path in trusted), "a new file is made anew"

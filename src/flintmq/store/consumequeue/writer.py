@@ -67,14 +67,19 @@ def offset_is_implausible(offsets: Sequence[int], first: int, end: int, expected
 def zero_after(files: Iterable[UnitFile], end: int, effects: Effects = REAL, zeros: int | None = None) -> None:
     """Clear everything after a queue's last unit: remove whole files, zero the rest of the last.
 
-    A stale unit there would become valid again (upstream defects D4, D12).
+    A stale unit there would become valid again (upstream defects D4, D12). That may also be long afterwards: once
+    retention has removed the records after which the unit was, nothing tells it from one that has expired. So no later
+    flush is waited for.
 
-    `zeros`: byte of the queue after which all files are known to hold zeros; None: not known. Durability: none.
+    `zeros`: byte of the queue after which all files are known to hold zeros; None: not known. Durability: on return.
+
+    Raises OSError: the disk refused; the next start must ask the disk, not the page cache.
     """
     for file in files:
         keep = min(max(end - file.start, 0), file.size)
         if keep == 0 and file.start > 0:
             effects.unlink(file.path)
+            effects.sync_dir(os.path.dirname(file.path))
         elif keep < file.size and (zeros is None or file.start + keep < zeros):
             _zero_file_after(file, keep, effects)
 
@@ -82,9 +87,13 @@ def zero_after(files: Iterable[UnitFile], end: int, effects: Effects = REAL, zer
 def _zero_file_after(file: UnitFile, position: int, effects: Effects) -> None:
     """Zero a file from this position on; holes stay holes."""
     with effects.writing(file.path) as fd:
+        zeroed = False
         for at, rest in effects.data_pieces(fd, position, file.size, _ZERO_BYTES):
             if rest.count(0) != len(rest):
                 effects.pwrite(fd, bytes(len(rest)), at)
+                zeroed = True
+        if zeroed:
+            effects.sync(fd)
 
 
 class OpenFiles:

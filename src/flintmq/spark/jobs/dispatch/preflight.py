@@ -113,7 +113,7 @@ def check_log(plan: RebuildPlan, state: DispatchState, end: int | None = None) -
 
 
 def cut_queues(plan: RebuildPlan, state: DispatchState) -> None:
-    """Truncate every queue to its committed end. Durability: none; every start does it again."""
+    """Truncate every queue to its committed end. Every start does it again."""
     effects, into = plan.disk, plan.into
     _note_lag(plan)
     for kind, size in ((directories.QUEUES, UNIT_SIZE), (directories.BATCH_QUEUES, BATCH_UNIT_SIZE)):
