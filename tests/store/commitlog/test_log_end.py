@@ -1,14 +1,20 @@
 """The end of a log by a few small reads is the end that a walk of the last file finds."""
 
+import random
+import struct
+from pathlib import Path
+
 import pytest
 
 from flintmq.config.keys import StoreConfig
 from flintmq.storage.files.filesystem import Effects
 from flintmq.store.commitlog.end_of_log import StopFacts, read_facts
 from flintmq.store.commitlog.log_end import find_end, late_begin
+from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.snapshot import list_log
 from flintmq.testing.write_store import write_store
 from tests.compat.replication import GoldenMaster
+from tests.support.engine import message, open_small
 
 
 class Far(Effects):
@@ -81,3 +87,141 @@ def test_a_record_that_comes_in_pieces_is_before_the_end_when_it_is_whole(tmp_pa
             file.write_bytes(master.log[:cut] + bytes(master.file_size - cut))
             end = find_end(list_log(str(tmp_path / "copy"), config), facts).offset
             assert end == (begin + size if cut == begin + size else begin), cut - begin
+
+
+# -- after a clean stop of FlintMQ ------------------------------------------------------------------------------------
+
+
+class Counts(Effects):
+    """Counts the bytes that are read."""
+
+    read = 0
+
+    def pread_into(self, fd, buffer, position):
+        done = super().pread_into(fd, buffer, position)
+        self.read += done
+        return done
+
+
+LOG = 1 << 16
+GEOMETRY = {"maxHashSlotNum": 100, "maxIndexNum": 400}
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory):
+    """A store that FlintMQ closed; its second log file has some forty records."""
+    root = tmp_path_factory.mktemp("stopped")
+    with open_small(root, mappedFileSizeCommitLog=LOG, unique_keys=True, **GEOMETRY) as store:
+        for number in range(300):
+            store.put(message(number, size=100))
+        store.wait_dispatched(60)
+    return root
+
+
+def both(root, effects=None):
+    """The end by who wants no report, and by who walks the last file for one."""
+    found = []
+    for report in (None, Report()):
+        log, facts = list_log(str(root), StoreConfig(), effects or Effects()), read_facts(str(root))
+        found.append(find_end(log, facts, report))
+    return found
+
+
+def copied(stopped, tmp_path):
+    root = tmp_path / "copy"
+    for path in stopped.rglob("*"):
+        if path.is_file():
+            (root / path.relative_to(stopped)).parent.mkdir(parents=True, exist_ok=True)
+            (root / path.relative_to(stopped)).write_bytes(path.read_bytes())
+    return root
+
+
+def logs(root):
+    return sorted((root / "commitlog").iterdir())
+
+
+def overwrite(path: Path, position: int, data: bytes) -> None:
+    with open(path, "r+b") as file:
+        file.seek(position)
+        file.write(data)
+
+
+def name_in_index(root: Path, offset: int) -> None:
+    """Make the newest index file name a record at this log offset as its last."""
+    overwrite(sorted((root / "index").iterdir())[-1], 24, struct.pack(">q", offset))
+
+
+def test_the_search_begins_at_a_record_below_the_mark(stopped):
+    [short, long] = both(stopped)
+    assert short == long and short.last is not None
+    counted = []
+    for report in (None, Report()):
+        disk = Counts()
+        find_end(list_log(str(stopped), StoreConfig(), disk), read_facts(str(stopped)), report)
+        counted.append(disk.read)
+    assert counted[0] < counted[1] - 5000, "the records of the last file are not read"
+
+
+def test_every_golden_store_ends_where_its_last_file_does(golden_store):
+    short, long = both(golden_store.path)
+    assert short == long
+
+
+def stale_tail(root: Path, end: int) -> None:
+    """Records of a longer life come after the end, at their own offsets."""
+    with open_small(root.parent / "longer", mappedFileSizeCommitLog=LOG, unique_keys=True, **GEOMETRY) as store:
+        for number in range(340):
+            store.put(message(number, size=100))
+    old = logs(root.parent / "longer")[1].read_bytes()
+    overwrite(logs(root)[1], end - LOG, old[end - LOG :])
+
+
+HARMS = {
+    "nothing": lambda root, end: None,
+    "abort": lambda root, end: (root / "abort").touch(),
+    "no mark": lambda root, end: (root / "flintmq.mark").unlink(),
+    "no checkpoint": lambda root, end: (root / "checkpoint").unlink(),
+    "another checkpoint": lambda root, end: overwrite(root / "checkpoint", 0, bytes(24)),
+    "no index": lambda root, end: [path.unlink() for path in (root / "index").iterdir()],
+    "index names the end": lambda root, end: name_in_index(root, end),
+    "index names what is beyond": lambda root, end: name_in_index(root, 1 << 62),
+    "index names a negative offset": lambda root, end: name_in_index(root, -5),
+    "index names the middle of a record": lambda root, end: name_in_index(root, LOG + 77),
+    "index names the first record": lambda root, end: name_in_index(root, 0),
+    "index names the second file's first record": lambda root, end: name_in_index(root, LOG),
+    "no last file": lambda root, end: logs(root)[1].unlink(),
+    "no first file": lambda root, end: logs(root)[0].unlink(),
+    "empty last file": lambda root, end: logs(root)[1].write_bytes(b""),
+    "short last file": lambda root, end: logs(root)[1].write_bytes(logs(root)[1].read_bytes()[: end - LOG - 50]),
+    "half a last file": lambda root, end: logs(root)[1].write_bytes(logs(root)[1].read_bytes()[: (end - LOG) // 2]),
+    "zeros at the end": lambda root, end: overwrite(logs(root)[1], end - LOG - 700, bytes(700)),
+    "zeros in the last file": lambda root, end: overwrite(logs(root)[1], 500, bytes(2000)),
+    "a last file of zeros": lambda root, end: overwrite(logs(root)[1], 0, bytes(LOG)),
+    "junk after the end": lambda root, end: overwrite(logs(root)[1], end - LOG, b"junk" * 99),
+    "a tail of another life": stale_tail,
+    "a link": lambda root, end: (root / "commitlog" / f"{2 * LOG:020}").symlink_to("/nowhere"),
+}
+
+
+@pytest.mark.parametrize("harm", HARMS)
+@pytest.mark.parametrize("also", ["nothing", "abort", "no mark"])
+def test_odd_stores_end_where_their_last_file_does(stopped, tmp_path, harm, also):
+    root = copied(stopped, tmp_path)
+    end = both(root)[0].offset
+    HARMS[harm](root, end)
+    if also != harm:
+        HARMS[also](root, end)
+    short, long = both(root)
+    assert short == long
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_damaged_stores_end_where_their_last_file_does(stopped, tmp_path, seed):
+    root, chance = copied(stopped, tmp_path), random.Random(seed)
+    end = both(root)[0].offset
+    for _ in range(chance.randrange(1, 4)):
+        at = chance.randrange(0, end - LOG + 200)
+        data = chance.choice([bytes(chance.randrange(1, 900)), chance.randbytes(chance.randrange(1, 60))])
+        overwrite(logs(root)[1], at, data)
+    short, long = both(root)
+    assert short == long
