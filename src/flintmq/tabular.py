@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from datetime import datetime
-from html import escape
 from importlib import import_module
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
@@ -85,6 +84,8 @@ class Tabular:
 def html(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return the first rows as a table; what a cell says is escaped, and cut if it is long."""
     shown = list(islice(rows, ROWS_SHOWN + 1))
+    from html import escape
+
     lines = ["".join(f"<th>{escape(name)}</th>" for name in names)]
     lines += ["".join(f"<td>{_cell(value)}</td>" for value in row) for row in shown[:ROWS_SHOWN]]
     more = f"<p>The first {ROWS_SHOWN} rows.</p>" if len(shown) > ROWS_SHOWN else ""
@@ -95,6 +96,8 @@ def _cell(value: object) -> str:
     if value is None:
         return ""
     text = str(value) if isinstance(value, (str, datetime)) else brief(value)
+    from html import escape
+
     return escape(text if len(text) <= 160 else f"{text[:120]}...")
 
 

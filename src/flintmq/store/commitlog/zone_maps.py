@@ -9,7 +9,6 @@ never a row; and one that cannot be read or written, or that somebody else may w
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import stat
@@ -62,6 +61,8 @@ def map_path(file: LogFile) -> Path | None:
     directory, name = os.path.split(os.path.realpath(file.path))
     if _is_in_store(folder, directory):
         return None
+    import hashlib  # loads OpenSSL
+
     return folder / hashlib.sha256(os.fsencode(directory)).hexdigest()[:32] / name
 
 
