@@ -270,6 +270,7 @@ def test_an_offset_that_is_left_out_is_told(
         data = bytearray(path.read_bytes())
         data[HIT * 20 : HIT * 20 + 20] = data[:20] if unit is None else unit
         path.write_bytes(data)
+        store._parts.queues.find(b"T", 0).forget()  # the units that it read at its start
         offsets, at = [], 0
         while at < 5:  # a unit of a huge size ends an answer before it
             if columns:

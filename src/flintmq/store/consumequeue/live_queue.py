@@ -103,10 +103,13 @@ class KeptUnits:
             self._units += count - self._kept.pop((queue, first), 0)
             self._kept[queue, first] = count
             queue.blocks[first] = units
-            while self._units > UNITS_KEPT:
-                (owner, old), count = self._kept.popitem(last=False)
-                self._units -= count
-                owner.blocks.pop(old, None)
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        while self._units > UNITS_KEPT:
+            (owner, old), count = self._kept.popitem(last=False)
+            self._units -= count
+            owner.blocks.pop(old, None)
 
     def check_invariants(self) -> None:
         """Assert that few units are kept, in blocks of whole units that are no larger than a block.

@@ -115,7 +115,8 @@ class QueueLookup:
     @cached_property
     def has_files(self) -> bool:
         root, effects = self.snapshot.root, self.snapshot.effects
-        return any(self._listed.values()) or any(True for kind in KINDS for _ in each_queue_name(root, kind, effects))
+        kinds = [kind for kind in KINDS if (kind, None) not in self._listed]  # of `plain_names` no others count
+        return any(self._listed.values()) or any(True for kind in kinds for _ in each_queue_name(root, kind, effects))
 
     def file_names(self, topic: str | None = None) -> set[QueueName]:
         """Return the queues of a topic, or of all, that have a directory."""
