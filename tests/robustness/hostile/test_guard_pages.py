@@ -1,5 +1,6 @@
 """No kernel reads or writes one byte outside its buffers, whatever the bytes and numbers are (see guard.py)."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +26,9 @@ def test_kernels_stay_within_their_buffers():
     done = run("-m", "labs.hostile.guard", "all", "1", str(ROUNDS))
     assert done.returncode == 0, f"exit {done.returncode} (-11 is a segmentation fault)\n{done.stdout}{done.stderr}"
     assert [line.split(":")[0] for line in done.stdout.splitlines()] == list(guard.KERNELS)
+    refused = re.findall(r"(\w+): \d+ rounds, (\d+) refused", done.stdout)
+    assert len(refused) == len(guard.KERNELS)
+    assert [name for name, times in refused if int(times) == ROUNDS] == [], "arguments that never fit try nothing"
 
 
 # Kernels that never see bytes of a file: what they get, their callers have made. (All but the last are tried, too.)
