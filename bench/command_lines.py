@@ -14,7 +14,7 @@ from functools import partial
 
 from data import OVERHEAD, files, orders, warm
 from harness import Context, Result, measure, timed
-from start_lines import LOG_FILE, many_queues, opened_and_closed
+from start_lines import LOG_FILE, again, many_queues, opened_and_closed
 
 from flintmq import Message, MessageStore, open_store
 from flintmq.testing import Written, write_store
@@ -109,7 +109,7 @@ def u7(context: Context) -> Results:
 
 
 def p21(context: Context) -> Results:
-    small, many = context.scratch / "small", many_queues(context)
+    small, many = context.scratch / "small", again(many_queues(context))  # line 15 needs the killed one
     with MessageStore(small, config={"mappedFileSizeCommitLog": LOG_FILE}, unique_keys=False) as store:
         for queue in range(1000):
             store.put(Message("Orders", b"x" * 100, keys=f"k{queue}", queue_id=queue))

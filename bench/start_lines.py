@@ -85,6 +85,8 @@ def many_queues(context: Context) -> Path:
 
 def again(killed: Path) -> Path:
     """A copy of a killed store, sparse as it is, whose files are not on disk either."""
+    if not (killed / "abort").exists():
+        raise RuntimeError(f"{killed} was stopped cleanly meanwhile")
     copy = killed.parent / "copy"
     shutil.rmtree(copy, ignore_errors=True)
     subprocess.run(["cp", "-a", "--sparse=always", str(killed), str(copy)], check=True)
