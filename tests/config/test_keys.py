@@ -127,7 +127,7 @@ def test_every_key_of_the_golden_stores_is_known():
 def test_equal_where_every_key_is():
     for name in ("message_delay_level", "max_index_num", "timer_stop_enqueue"):  # first, middle and last of a kind
         value = getattr(StoreConfig(), name)
-        other = StoreConfig(**{name: value + "0" if isinstance(value, str) else value + 1})
+        other = StoreConfig(**{name: not value if value is False else value + type(value)(1)})
         assert other != StoreConfig() and len({other, StoreConfig(), StoreConfig()}) == 2
         assert repr(other) == f"StoreConfig({name}={getattr(other, name)!r})"
     assert StoreConfig(given=frozenset({"a"})) != StoreConfig()

@@ -315,6 +315,9 @@ class StoreConfig:
         def __init__(self, **values: object) -> None:
             if unknown := values.keys() - type(self).__annotations__:
                 raise TypeError(f"StoreConfig() got an unexpected keyword argument {min(unknown)!r}")
+            for name, value in values.items():  # the text "no" would be a yes; of a file, `_value` says the same
+                if isinstance(getattr(StoreConfig, name), bool) and not isinstance(value, bool):
+                    raise TypeError(f"{name} is {value!r:.60}, of type {type(value).__name__}; give True or False")
             self.__dict__.update(values)
 
         def __setattr__(self, name: str, value: object) -> NoReturn:

@@ -103,7 +103,7 @@ def check_choice(what: str, value: str, allowed: Iterable[str]) -> None:
 
 
 def check_seconds(what: str, seconds: float) -> None:
-    if not 0 <= seconds <= TIMEOUT_MAX:  # NaN is not, either
+    if not hasattr(seconds, "__float__") or not 0 <= seconds <= TIMEOUT_MAX:  # NaN is not, either
         raise UsageError(f"{what}={seconds}; give 0 or more seconds, and a finite number of them")
 
 

@@ -34,6 +34,7 @@ from flintmq.format.index import PEER_533
 from flintmq.storage.files.filesystem import REAL
 from flintmq.storage.files.staging import bring_in, staging_for
 from flintmq.storage.files.store_url import effects_for, is_remote, outside_store, store_path
+from flintmq.store import arguments
 from flintmq.store.commitlog.end_of_log import StopFacts, Verdict, read_facts
 from flintmq.store.commitlog.files import LogFiles, file_start
 from flintmq.store.commitlog.log_end import refuse_damaged_ends
@@ -139,6 +140,7 @@ def copy_some(
         strict: treat damage as an error; otherwise skip and report it.
 
     Raises:
+        TypeError: `strict` is neither True nor False.
         NotAStoreError, UnsupportedFormatError, ConfigError, StoreAccessError: the store cannot be read.
         UsageError: an unknown peer, or `into` is taken or is inside the store.
         MessageNotFoundError: the store has no topic of a name that the predicate wants.
@@ -148,6 +150,7 @@ def copy_some(
 
     Durability: on return.
     """
+    arguments.flags(strict=strict)
     config = config or StoreConfig()
     into, root = _places(root, into, config)
     if is_remote(into):

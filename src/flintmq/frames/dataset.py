@@ -24,6 +24,7 @@ from flintmq.errors import FlintError, UsageError
 from flintmq.frames.asked import refuse_unknown_topics
 from flintmq.frames.expression import comparisons, tree_of
 from flintmq.frames.history import HistoryFrame, open_history
+from flintmq.store import arguments
 from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.pushdown import Comparison, narrowed
 from flintmq.store.commitlog.report import Report
@@ -63,8 +64,10 @@ def dataset(
         history, catalog: as for scan_arrow; each read has the version that the table has then.
 
     Raises:
+        TypeError: a switch that is neither True nor False.
         FlintError: as scan_arrow; errors that only reading can find are raised during the read.
     """
+    arguments.flags(decompress=decompress, strict=strict, views=views)
     predicate = predicate_of(topics, queues, since, until, tags)
     options = ScanOptions(decompress=decompress, strict=strict, access=access, threads=threads)
     report = report if report is not None else Report()

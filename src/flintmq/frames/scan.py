@@ -16,6 +16,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
 from flintmq.frames.asked import refuse_unknown_topics
 from flintmq.frames.history import open_history
+from flintmq.store import arguments
 from flintmq.store.commitlog.report import Report
 
 
@@ -86,6 +87,7 @@ def scan_arrow(
         that of VIEW_SCHEMA.
 
     Raises:
+        TypeError: a switch that is neither True nor False.
         UsageError: an unknown column, an impossible time, access, batch size or number of threads; an argument of
             another type; (strict) a topic that neither a store nor the history has; this pyarrow makes no views; one
             name for two brokers, a manifest that is not understood, log offsets of several stores; (history) no such
@@ -101,6 +103,7 @@ def scan_arrow(
 
     Thread: a reader belongs to one thread at a time.
     """
+    arguments.flags(decompress=decompress, strict=strict, views=views)
     checked, report = StoreConfig.of(config, set), report if report is not None else Report()
     whole = VIEW_SCHEMA if views else SCHEMA
     predicate = predicate_of(topics, queues, since, until, tags)

@@ -15,11 +15,13 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
+from flintmq.config.text import check_seconds
 from flintmq.errors import FlintError, ReplicationError, UsageError
 from flintmq.ha import name_server
 from flintmq.ha.name_server import BrokerRoute
 from flintmq.storage.threads.mutex import Lock
 from flintmq.storage.threads.stop_event import StopEvent
+from flintmq.store import arguments
 
 EVERY_S: Final = 30.0
 TIMEOUT_S: Final = 5.0
@@ -85,6 +87,8 @@ class Fleet:
         once: bool = False,
         every_s: float = EVERY_S,
     ) -> None:
+        arguments.flags(once=once)
+        check_seconds("every_s", every_s)
         if PLACE not in store:
             raise UsageError(f"--out {store!a} is one directory for all brokers; write {PLACE} where a name belongs")
         if not servers:

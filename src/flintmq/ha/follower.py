@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Final, Self
 
 from flintmq.config.keys import StoreConfig
+from flintmq.config.text import check_seconds
 from flintmq.errors import FlintError, StoreError, UsageError
 from flintmq.ha.broker_tables import BrokerTables
 from flintmq.ha.connection import POLL_S, Dial, dial
@@ -166,9 +167,12 @@ class Follower:
         Raises:
             FlintError: the error that ended the follower.
             OSError: likewise, of the disk.
+            UsageError: a timeout that is no time.
 
         Thread: any but its own.
         """
+        if timeout is not None:
+            check_seconds("timeout", timeout)
         with self._changed:
             done = self._changed.wait_for(lambda: self.caught_up or self.state in ("refused", "closed"), timeout)
         if self.error is not None:
@@ -239,6 +243,7 @@ class Follower:
             UsageError: it cannot be reached.
             FlintError: as for MessageStore.
         """
+        arguments.flags(patient=patient)
         self.steps.open(patient=patient)
 
     def connect_once(self) -> bool:
@@ -247,6 +252,7 @@ class Follower:
 
     def receive_once(self, seconds: float = POLL_S) -> None:
         """Take what one read brings; see `FollowerSteps.receive_once`. For simulations."""
+        check_seconds("seconds", seconds)
         self.steps.receive_once(seconds)
 
     def report_once(self) -> None:

@@ -16,10 +16,15 @@ def texts(**values: object) -> None:
 
 
 def flags(**values: object) -> None:
-    """Refuse what is neither True nor False: the text "no" would count as yes."""
+    """Refuse what is neither True nor False: the text "no" would count as yes.
+
+    numpy's bool, which is called bool too, is refused with its module: what is kept is written as JSON.
+    """
     for name, value in values.items():
         if not isinstance(value, bool):
-            raise TypeError(f"{name} is of type {type(value).__name__}; give True or False")
+            kind = type(value)
+            home = "numpy." if kind.__module__ == "numpy" else ""
+            raise TypeError(f"{name} is of type {home}{kind.__name__}; give True or False")
 
 
 def number(name: str, value: object) -> int:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from flintmq.config.key_effects import refuse_to_write
 from flintmq.config.keys import StoreConfig
+from flintmq.config.text import check_seconds
 from flintmq.errors import MissingExtraError, NotAStoreError, StoreError, UsageError
 from flintmq.format.index import checked_peer
 from flintmq.kernels.write.fast_append import Putter
@@ -658,11 +659,13 @@ class MessageStore(Putter):
             False if the time was up, or the disk failed, or dispatch has stopped at damage.
 
         Raises:
-            UsageError: the store is closed, or its dispatch is left to another process.
+            UsageError: the store is closed, or its dispatch is left to another process; a timeout that is no time.
 
         Thread: any.
         """
         self._check_dispatched("wait_dispatched")
+        timeout = 1e9 if timeout is None else timeout
+        check_seconds("timeout", timeout)
         parts = self._parts
         end = parts.log.end
         if parts.flush.sync:
@@ -671,7 +674,7 @@ class MessageStore(Putter):
             parts.commits.commit_once()
         while not self._services and parts.dispatch.dispatch_once():
             pass
-        return parts.dispatch.wait(end, 1e9 if timeout is None else timeout, parts.failure)
+        return parts.dispatch.wait(end, timeout, parts.failure)
 
     def close(self) -> None:
         """Flush and dispatch everything, then mark the store as stopped cleanly.

@@ -21,6 +21,7 @@ from flintmq.format import properties, record
 from flintmq.format.index import PEER_533, key_hash, keys_of
 from flintmq.message import GetMessageStatus, Message
 from flintmq.storage.files.filesystem import REAL, Effects
+from flintmq.store import arguments
 from flintmq.store.message_store import MessageStore
 from flintmq.testing import slow_read
 from flintmq.testing.consumer_ledger import Consumed, Placed, wrong_offsets
@@ -194,6 +195,7 @@ def check_contract(
         AssertionError: log or index are not whole.
         FlintError, OSError: the store cannot be opened.
     """
+    arguments.flags(again=again)
     keys = SMALL if keys is None else keys
     words: dict[str, Any] = {"config": config_of(tuple(keys.items())), "effects": effects, "peer": peer, **rest}
     book = ledger if isinstance(ledger, Book) else read_book(ledger)

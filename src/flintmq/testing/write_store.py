@@ -14,6 +14,7 @@ from flintmq.errors import UsageError
 from flintmq.forensics.rebuild import indexed_time, rebuild
 from flintmq.format import checkpoint, config_json
 from flintmq.kernels.write import encode
+from flintmq.store import arguments
 from flintmq.store.commitlog.bulk_writer import LogWriter
 from flintmq.store.services.consumer_offsets import new_group
 from flintmq.store.services.topics import new_topic
@@ -108,10 +109,12 @@ def write_store(
         A description of the store.
 
     Raises:
+        TypeError: a switch that is neither True nor False.
         UsageError: an impossible argument, or there is a store already.
         ConfigError: an unknown key or an impossible value.
         MissingExtraError: compressed messages without the libraries for them.
     """
+    arguments.flags(queues_and_index=queues_and_index, config_files=config_files, clean=clean)
     if messages < 1 or expired_files < 0 or bodies not in ("text", "random"):
         raise UsageError("messages must be at least 1, expired_files not negative, bodies 'text' or 'random'")
     shape = Shape(

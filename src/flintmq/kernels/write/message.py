@@ -46,7 +46,8 @@ def raise_for(result):
 
 
 def _wrong(field, value, wanted):
-    return TypeError(f"Message: {field} is of type {type(value).__name__}; give {wanted}")
+    home = "numpy." if type(value).__module__ == "numpy" else ""  # whose bool is called bool too
+    return TypeError(f"Message: {field} is of type {home}{type(value).__name__}; give {wanted}")
 
 
 def _text(field, value, wanted="a str"):

@@ -7,6 +7,7 @@ from typing import Annotated, Any, TypedDict, get_args, get_type_hints
 
 from flintmq.config.keys import StoreConfig
 from flintmq.storage.files.store_url import outside_store
+from flintmq.store import arguments
 
 
 class ExportChoices(TypedDict, total=False):
@@ -55,13 +56,14 @@ class ExportChoices(TypedDict, total=False):
 def complete(choices: ExportChoices) -> ExportChoices:
     """Return the keywords with the defaults of those that are not given.
 
-    Raises TypeError: an unknown keyword.
+    Raises TypeError: an unknown keyword, or a switch that is neither True nor False.
     """
     usual: Any = {name: get_args(hint)[1] for name, hint in get_type_hints(ExportChoices, include_extras=True).items()}
     unknown = choices.keys() - usual.keys()
     if unknown:
         raise TypeError(f"an export has no keyword {min(unknown)!r}")
     found: ExportChoices = usual | choices
+    arguments.flags(**{name: given for name, given in found.items() if isinstance(usual[name], bool)})
     return found
 
 

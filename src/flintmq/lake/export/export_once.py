@@ -72,6 +72,7 @@ def export(
 
     Raises:
         NotAStoreError, UnsupportedFormatError, StoreAccessError: the store or the directory cannot be used.
+        TypeError: an unknown keyword; a switch that is neither True nor False.
         UsageError: `out` has exports of another store or with other options, or another export runs there.
         CorruptStoreError: damage in the log.
         StoreError: messages have expired since the last export (and fail_on_data_loss); or Spark gave up.

@@ -51,6 +51,7 @@ from flintmq.lake.stream.scan import read_part
 from flintmq.lake.table.target import Manifest, StagedFile, StoreProgress, Target, locked
 from flintmq.storage.files.store_url import absolute
 from flintmq.storage.threads.stop_event import StopEvent
+from flintmq.store import arguments
 from flintmq.store.commitlog.report import LOST, Report
 
 MAX_BYTES = 1 << 30  # of log in one micro-batch
@@ -86,9 +87,11 @@ def export_stream(
         The sums of all micro-batches; `number` is that of the last.
 
     Raises:
+        TypeError: a switch that is neither True nor False.
         UsageError: an interval that is no time.
         FlintError: as export.
     """
+    arguments.flags(once=once)
     check_seconds("interval_s", interval_s)
     options = ExportOptions.of(root, config, choices)
     files = options.files

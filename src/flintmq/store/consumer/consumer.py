@@ -267,7 +267,7 @@ class Consumer:
             The committed offsets, queue -> offset.
 
         Raises:
-            TypeError: no mapping of numbers.
+            TypeError: no mapping of numbers; `wait` is neither True nor False.
             UsageError: a queue of another consumer, an offset that the queue does not have; the store is open for
                 reading only.
             StoreError: the log could not be flushed, so that offsets may not be written either.
@@ -276,6 +276,7 @@ class Consumer:
         Durability: on return, with `wait`: the log first, then config/consumerOffset.json, replaced as a whole.
         """
         self._check()
+        arguments.flags(wait=wait)
         given = None if offsets is None else _plain(offsets)
         with self._group.lock:
             done = self._positions() if given is None else given

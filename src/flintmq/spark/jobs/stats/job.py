@@ -29,6 +29,7 @@ from flintmq.spark.jobs.tasks import Progress, parallelism, run_tasks
 from flintmq.storage.files.full_disk import naming
 from flintmq.storage.files.store_url import effects_for, outside_store
 from flintmq.storage.files.whole_file import new_file
+from flintmq.store import arguments
 from flintmq.store.commitlog.end_of_log import read_facts
 from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.report import Report
@@ -68,6 +69,7 @@ def stats(
         progress: called from time to time with tasks done and in all.
 
     Raises:
+        TypeError: a switch that is neither True nor False.
         NotAStoreError, UnsupportedFormatError, StoreAccessError: the store cannot be read.
         UsageError: `out` is a directory, is inside the store, or is a file that is not a report.
         CorruptStoreError: damage in the log.
@@ -75,6 +77,7 @@ def stats(
         StoreError: a log file was deleted during the job (and fail_on_data_loss); or Spark gave up.
         OSError: the page cannot be written.
     """
+    arguments.flags(fail_on_data_loss=fail_on_data_loss)
     options = ReadOptions.of_stores(
         root,
         config,
