@@ -27,7 +27,6 @@ os.environ["FLINTMQ_ZONE_MAPS"] = "off"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--quarter`: only the tests of one quarter."""
     quarters.add_option(parser)
 
 
@@ -47,7 +46,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_make_collect_report(collector: pytest.Collector) -> pytest.CollectReport | None:
-    """A file whose folder needs what is not installed is skipped."""
     return needs.report(collector)
 
 

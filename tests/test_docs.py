@@ -59,7 +59,6 @@ def folder_of(one_java: OneJava) -> Iterator[Callable[[Example], Path]]:
 
 
 def check(example: Example, folder: Path, one_java: OneJava) -> None:
-    """Run a block, and compare."""
     for command, found in pages.run_example(example, folder, java=one_java if folder == one_java.folder else None):
         if example.kind == "console" or example.output is not None:
             assert same(command.output, found), (

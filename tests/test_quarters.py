@@ -21,7 +21,6 @@ print(len(sys.argv) - 1)
 
 
 def modules() -> list[str]:
-    """The names of all modules of the package."""
     paths = [path.relative_to(SOURCE).with_suffix("") for path in (SOURCE / "flintmq").rglob("*.py")]
     return sorted(".".join(path.parts).removesuffix(".__init__") for path in paths)
 

@@ -154,7 +154,6 @@ def class_members(node: ast.ClassDef) -> set[str]:
 
 
 def assigned(body: list[ast.stmt]) -> set[str]:
-    """The names to which statements of a body assign."""
     targets = [node.target for node in body if isinstance(node, ast.AnnAssign)]
     targets += [target for node in body if isinstance(node, ast.Assign) for target in node.targets]
     return {target.id for target in targets if isinstance(target, ast.Name)}
@@ -222,7 +221,6 @@ def test_methods_that_pages_and_docstrings_name_are_in_their_class():
 
 
 def is_documented(node: ast.AST) -> bool:
-    """Whether a node may have a docstring."""
     return isinstance(node, (ast.Module, *DEFINITIONS))
 
 

@@ -20,7 +20,6 @@ BOMB = zlib.compress(bytes(3 << 20))
 
 
 def read(store: Any, schema: Any = SCHEMA, predicate: Predicate | None = None, **options: Any) -> list[Any]:
-    """The batches of a store."""
     piece_bytes = options.pop("piece_bytes", 1 << 20)
     given = {name: options.pop(name) for name in ("report", "rates") if name in options}
     pieces = pieces_of(store, piece_bytes=piece_bytes)

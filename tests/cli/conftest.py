@@ -24,7 +24,6 @@ class Result:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """stdout as JSON lines."""
         return [json.loads(line) for line in self.out.splitlines()]
 
 

@@ -20,7 +20,6 @@ def right(name: str, but: str) -> dict[str, str]:
 
 
 def line(name: str, values: dict[str, str]) -> list[str]:
-    """Return the words that give these values."""
     rows = [(one.declared, values[one.name]) for one in parameters(load(name)) if one.name in values]
     named = [f"{declared.names[0]}={value}" for declared, value in rows if declared.names]
     return [*named, "--", *(value for declared, value in rows if not declared.names)]

@@ -40,14 +40,12 @@ def odd(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 def python(words: list[object], env: Mapping[str, str], data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """Run Python with these words, in a locale."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("LC_", "PYTHONUTF8", "LANG"))}
     command = [sys.executable, *map(os.fspath, map(str, words))]
     return subprocess.run(command, env={**kept, **env}, input=data, capture_output=True, check=False, timeout=60)
 
 
 def flintmq(*words: object, env: Mapping[str, str], data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """Run the command, in a locale."""
     return python(["-m", "flintmq", *words], env, data)
 
 
@@ -78,7 +76,6 @@ def test_rows_do_not_follow_the_encoding_that_python_is_told(basic: Golden) -> N
 
 
 def tree(folder: Path) -> set[bytes]:
-    """The paths of all files and directories below."""
     return {os.path.join(at, name) for at, *names in os.walk(os.fsencode(folder)) for name in [*names[0], *names[1]]}
 
 

@@ -16,7 +16,6 @@ EXPECT: dict[str, dict[str, Any]] = json.loads((FOLDER / "expect.json").read_tex
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The objects of a file with one JSON object a line."""
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
 
 

@@ -19,7 +19,6 @@ CONFIG = StoreConfig.from_keys(KEYS)
 
 
 def numbers(plan, moment):
-    """Which log files go at a moment."""
     return [fate.start // FILE_SIZE for fate in plan.files if fate.when == moment]
 
 

@@ -17,7 +17,6 @@ EFFECTS = {"loaded": None, "cut": CUT, "refused": REFUSED}
 
 
 def text_of(pairs: dict[str, str]) -> bytes:
-    """A property string, made by hand."""
     return "".join(f"{name}\x01{value}\x02" for name, value in pairs.items()).encode()
 
 

@@ -151,7 +151,6 @@ def test_the_log_adds_no_topic_to_a_brokers_table(tmp_path: Path):
 
 
 def wait_event(tables: BrokerTables, store: MessageStore) -> dict[str, Any]:
-    """The next event."""
     limit = time.monotonic() + 10
     while time.monotonic() < limit:
         if (event := tables.take(store)) is not None:

@@ -13,7 +13,6 @@ from tests.support.threads import alarms
 
 @pytest.fixture
 def both() -> Iterator[tuple[Wire, socket.socket]]:
-    """A line, and its other side."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         line = dial(server.getsockname()[:2], 5)
         other, _ = server.accept()

@@ -22,7 +22,6 @@ class StandIn:
         self.stopped = False
 
     def run(self, stopping: threading.Event | None = None) -> None:
-        """Follow."""
         assert stopping is not None
         self.on_event({"event": "opened"})
         while not stopping.wait(0.005) and not self.ends.is_set():
@@ -65,17 +64,14 @@ class World:
         return reply(asked, f'{{"brokerAddrTable":{{{listed}}}}}'.encode()) if self.there else None
 
     def make(self, store: str, address: str, broker: str, on_event: Callable[[Event], None]) -> StandIn:
-        """One follower."""
         self.made.append(StandIn(store, address, broker, on_event))
         return self.made[-1]
 
     def fleet(self, **rest: Any) -> Fleet:
-        """The fleet that follows them."""
         store = rest.pop("store", "/copies/{broker}")
         return Fleet([self.names.address], store, self.make, on_event=self.events.append, **rest)
 
     def close(self) -> None:
-        """End all peers."""
         for peer in (self.names, *self.peers.values()):
             peer.close()
 

@@ -92,7 +92,6 @@ def test_an_error_of_the_store_is_named_store(tmp_path: Path, master: GoldenMast
 
 
 def frame_elsewhere(number: int, head: bytes, body: bytes) -> bytes:
-    """A frame of another log offset."""
     return HEADER.pack(HEADER.unpack(head)[0] + 7, len(body)) + body
 
 

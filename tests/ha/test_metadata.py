@@ -26,7 +26,6 @@ FILES = {
 
 
 def fetch(answer: Answer, **rest: Any) -> metadata.BrokerFacts:
-    """What a broker of these answers says."""
     with RemotingPeer(answer) as peer:
         return metadata.fetch(peer.address, timeout=5.0, **rest)
 

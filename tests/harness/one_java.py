@@ -46,7 +46,6 @@ class OneJava:
         self._process: subprocess.Popen[str] | None = None
 
     def command(self, words: Sequence[str]) -> Done:
-        """Run `flintmq WORDS`."""
         return self._ask({"words": list(words)})
 
     def program(self, code: str) -> Done:
@@ -54,7 +53,6 @@ class OneJava:
         return self._ask({"program": code})
 
     def empty(self) -> None:
-        """Remove everything from the directory."""
         for path in self.folder.iterdir():
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 

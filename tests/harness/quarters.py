@@ -70,7 +70,6 @@ def _named_in(file: str) -> frozenset[str]:
 
 
 def add_option(parser: pytest.Parser) -> None:
-    """Add `--quarter`."""
     parser.addoption("--quarter", choices=QUARTERS, help="only the tests of this quarter")
 
 

@@ -22,11 +22,9 @@ class Skips:
         self.unknown: dict[str, str] = {}  # reason -> the first test
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """A test."""
         self._note(report)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """A whole module."""
         self._note(report)
 
     def _note(self, report: pytest.TestReport | pytest.CollectReport) -> None:
@@ -52,6 +50,5 @@ class Skips:
 
 
 def register(config: pytest.Config) -> None:
-    """For pytest_configure."""
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Skips(), "flintmq-skips")

@@ -49,7 +49,6 @@ def dumped(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 
 
 def java_puts(turn: int, count: int) -> list[dict[str, Any]]:
-    """Operations of the oracle."""
     return [
         {"op": "put", "topic": TOPICS[n % 3], "queue": n % 2, "keys": f"j{turn}-{n}", "tags": f"t{n % 4}",
          "body": {"random": 1000 * turn + n, "size": 30 + 7 * n}}
@@ -235,7 +234,6 @@ def operations(count: int) -> list[dict[str, Any]]:
 
 
 def message_of(op: dict[str, Any]) -> Message:
-    """The same put for FlintMQ."""
     return Message(
         op["topic"], bytes.fromhex(op["body"]["hex"]), queue_id=op["queue"], flag=op["flag"], sys_flag=op["sys_flag"],
         born_timestamp=op["born_ts"], reconsume_times=op["reconsume"],

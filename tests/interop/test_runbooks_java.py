@@ -18,7 +18,6 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def java() -> Java:
-    """RocketMQ 5.3.3."""
     return java_of("5.3.3")
 
 

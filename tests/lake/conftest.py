@@ -18,5 +18,4 @@ def make(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture(params=one_a_day(("parquet", "delta", "iceberg"), of=["src/flintmq/lake/"]))
 def to(request: pytest.FixtureRequest) -> str:
-    """A format of tables."""
     return request.param

@@ -67,7 +67,6 @@ class RemotingPeer:
         self._thread.start()
 
     def close(self) -> None:
-        """End all."""
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # or its thread would take one more
         self._listener.close()
@@ -76,7 +75,6 @@ class RemotingPeer:
                 line.shutdown(socket.SHUT_RDWR)
 
     def codes(self) -> list[int]:
-        """The codes of all requests."""
         return [one.code for one in self.asked]
 
     def _accept(self) -> None:

@@ -78,7 +78,6 @@ def test_requests_of_the_peer_are_left_out():
 
 
 def rubbish(data: bytes) -> Answer:
-    """A peer that sends these bytes."""
     return lambda asked: data
 
 

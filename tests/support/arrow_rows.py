@@ -56,7 +56,6 @@ def java_differs(java: dict[str, Any], row: dict[str, Any]) -> str:
 
 
 def walk_of(store: Golden | Path, **options: Any) -> LogWalk:
-    """A walk over a store's whole log."""
     path = store.path if isinstance(store, Golden) else store
     return LogWalk(LogFiles.discover([str(path / "commitlog")]), read_facts(str(path)), **options)
 
@@ -78,5 +77,4 @@ def store_of(path: Path, *changes: dict[str, Any], file_size: int = 1 << 22) -> 
 
 
 def pieces_of(path: Path, **options: Any) -> Iterator[Piece]:
-    """The pieces of a store."""
     return iter(walk_of(path, **options))

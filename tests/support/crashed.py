@@ -62,7 +62,6 @@ def all_records(root: Path) -> list[record.Record]:
 
 
 def log_file(root: Path, offset: int) -> tuple[Path, int]:
-    """The file that holds a log offset, and the position in it."""
     return root / "commitlog" / f"{offset - offset % FILE_SIZE:020d}", offset % FILE_SIZE
 
 

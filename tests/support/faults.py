@@ -72,11 +72,9 @@ class Faulty(Effects):
         self.before: Callable[[str, str], None] | None = None
 
     def refuse(self, call: str, part: str = "", error: int = errno.EIO, after: int = 0, times: int = 1 << 30) -> None:
-        """From now on."""
         self.rules.append(Rule(call, part, error, after, times))
 
     def count(self, call: str, part: str = "") -> int:
-        """How many such calls there were."""
         return sum(name == call and part in path for name, path in self.calls)
 
     def now_ms(self) -> int:

@@ -98,7 +98,6 @@ class Schedule:
         )
 
     def end(self) -> None:
-        """End all threads."""
         for actor in self.actors:
             actor.ending = True
             while not actor.over:
@@ -114,12 +113,10 @@ class ModelLock:
         self.schedule, self.taken = schedule, False
 
     def acquire(self) -> None:
-        """Take it."""
         self.schedule.point(lambda: not self.taken)
         self.taken = True
 
     def release(self) -> None:
-        """Give it back."""
         self.taken = False
 
     def __enter__(self) -> None:

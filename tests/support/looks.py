@@ -17,7 +17,6 @@ class Seen:
 
     @property
     def problems(self) -> list[Line]:
-        """Lines that tell a problem."""
         return [line for line in self.lines if line.problem]
 
     @property
@@ -31,7 +30,6 @@ class Seen:
         return line
 
     def named(self, name: str) -> list[Line]:
-        """All lines of this name."""
         return [line for line in self.lines if line.name == name]
 
 

@@ -23,7 +23,6 @@ def config_of(store: Golden) -> StoreConfig:
 
 
 def codes(found: Verification) -> tuple[dict[str, int], dict[str, int]]:
-    """Defects and notes by code."""
     return found.defect_counts, found.note_counts
 
 
@@ -40,7 +39,6 @@ def check(
 
 
 def patch(path: Path, position: int, data: bytes) -> None:
-    """Put other bytes into a file."""
     with path.open("r+b") as file:
         file.seek(position)
         file.write(data)
@@ -86,7 +84,6 @@ class Tiny:
         return path
 
     def verify(self, **keys: Any) -> Verification:
-        """Verify it."""
         return verify(self.root, StoreConfig.from_keys(keys))
 
 
@@ -122,7 +119,6 @@ def keys_of(row: dict[str, Any], tags: bool) -> list[Key]:
 
 
 def all_keys(rows: Iterable[dict[str, Any]], tags: bool = False) -> list[Key]:
-    """The index keys of many records."""
     return [key for row in rows for key in keys_of(row, tags)]
 
 
@@ -134,7 +130,6 @@ class IndexMaker:
         self.files: list[dict[str, Any]] = []
 
     def put(self, keys: Iterable[Key]) -> Self:
-        """Enter keys."""
         for key, offset, time in keys:
             if not self.files or self.files[-1]["count"] >= self.items:
                 self.new_file()
@@ -166,7 +161,6 @@ class IndexMaker:
         return self
 
     def contents(self) -> Iterator[bytes]:
-        """The bytes of each file."""
         for file in self.files:
             times = (file["begin"], file["end"], file["begin_offset"], file["end_offset"])
             slots = [0] * self.slots

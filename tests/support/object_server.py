@@ -68,14 +68,12 @@ class Server:
         return f"s3://{BUCKET}/{name}"
 
     def put_object(self, key: str, data: bytes) -> None:
-        """Write an object whole."""
         self._connection.request("PUT", f"/{BUCKET}/{quote(key)}", data, {"x-amz-acl": "public-read"})
         answer = self._connection.getresponse()
         answer.read()
         assert answer.status == 200, (key, answer.status)
 
     def delete(self, key: str) -> None:
-        """Remove an object."""
         self.filesystem.delete_file(f"{BUCKET}/{key}")
 
 

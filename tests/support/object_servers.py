@@ -233,7 +233,6 @@ def _process(command: list[object]) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def _wait(port: int) -> None:
-    """Wait until a server accepts connections."""
     end = time.monotonic() + START_SECONDS
     while True:
         try:
@@ -259,7 +258,6 @@ def _guard(command: list[str]) -> None:
 
 
 def main(words: list[str]) -> None:
-    """See the head."""
     if words[0] == "guard":
         _guard(words[1:])
         return

@@ -6,7 +6,6 @@ from flintmq.spark.source import FlintMQSource
 
 
 def partitions(path, **options):
-    """A reader and its partitions, as planned."""
     given = {"path": str(path), "columns": "topic,queue_id,queue_offset,physical_offset", **options}
     source = FlintMQSource({name: str(value) for name, value in given.items()})
     reader = source.reader(source.schema())
@@ -14,12 +13,10 @@ def partitions(path, **options):
 
 
 def read(path, **options):
-    """The rows of a read."""
     reader, parts = partitions(path, **options)
     batches = [batch for part in parts for batch in reader.read(part)]
     return [row for batch in batches for row in pa.Table.from_batches([batch]).to_pylist()]
 
 
 def offsets(path, **options):
-    """Log offsets of the rows of a read, in order."""
     return sorted(row["physical_offset"] for row in read(path, **options))

@@ -67,7 +67,6 @@ class Unplugged(Effects):
                 self.held.append(os.open(path, os.O_RDONLY))
 
     def forget(self) -> None:
-        """Let go of what was held."""
         while self.held:
             os.close(self.held.pop())
 
@@ -127,7 +126,6 @@ def _inode(path: str) -> int | None:
 
 
 def write(image: dict[str, bytes | None], root: Path) -> None:
-    """An image as a store."""
     root.mkdir(parents=True)
     for relative, data in image.items():
         if data is None:

@@ -57,7 +57,6 @@ def tree(root: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Written:
-    """A store with every kind of message."""
     return write_store(tmp_path_factory.mktemp("stores") / "all", 3000, kinds="all", config=SMALL)
 
 

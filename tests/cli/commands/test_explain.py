@@ -16,7 +16,6 @@ LOG = "00000000000000000000"
 
 
 def files(store: Path) -> list[Path]:
-    """Every file of a store."""
     return sorted(path for path in store.rglob("*") if path.is_file())
 
 

@@ -14,7 +14,6 @@ from tests.cli.conftest import Run
 
 
 def feed(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
-    """Give the command this standard input."""
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(data)))
 
 

@@ -39,7 +39,6 @@ def process(*words: object) -> Iterator[subprocess.Popen[str]]:
 
 
 def address(child: subprocess.Popen[str]) -> str:
-    """The address that it says it serves."""
     assert child.stderr is not None
     for line in child.stderr:
         found = re.search(r"serving (http://\S+/metrics) of", line)

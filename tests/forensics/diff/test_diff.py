@@ -27,7 +27,6 @@ MIB = 1 << 20
 
 @pytest.fixture
 def pair(tmp_path: Path) -> tuple[Path, Path]:
-    """A store of several log files, and a copy."""
     write_store(tmp_path / "a", 5_000, 7, topics=["Orders", "库存"], commit_log_file_size=256 << 10)
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     return tmp_path / "a", tmp_path / "b"

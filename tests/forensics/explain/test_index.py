@@ -16,7 +16,6 @@ SLOTS = 500
 
 
 def first(store: Path) -> Path:
-    """The oldest index file."""
     return sorted((store / "index").iterdir())[0]
 
 

@@ -10,7 +10,6 @@ TEXT = '{\n\t"dataVersion":{"timestamp":1700000000000},"offsetTable":{"T@g":{0:1
 
 
 def write(tmp_path: Path, data: bytes) -> Path:
-    """A consumerOffset.json with this content."""
     path = tmp_path / "config" / "consumerOffset.json"
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(data)

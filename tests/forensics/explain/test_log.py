@@ -22,12 +22,10 @@ LOG = "00000000000000000000"
 
 
 def log_of(store: Path) -> Path:
-    """The first log file."""
     return store / "commitlog" / LOG
 
 
 def at_offset(store: Golden, offset: int, inside: int = 0) -> Seen:
-    """What explain says of a log offset."""
     file = LogFiles.discover([str(store.path / "commitlog")]).find(offset)
     assert file is not None
     return look(Path(file.path), offset + inside - file.start)

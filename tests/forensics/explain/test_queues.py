@@ -14,7 +14,6 @@ LOG = "00000000000000000000"
 
 
 def queue(store: Path, topic: str = "Orders", queue_id: int = 0) -> Path:
-    """The first file of a queue."""
     return store / "consumequeue" / topic / str(queue_id) / LOG
 
 

@@ -11,7 +11,6 @@ from tests.support.makers import flip
 
 
 def around(root: Path | None, kind: str = "consumequeue") -> Around:
-    """The surroundings of a queue file of this store."""
     return Around(FilePlace(kind, "", None if root is None else str(root), 0, "Orders", 0), StoreConfig(), REAL)
 
 

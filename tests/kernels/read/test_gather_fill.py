@@ -14,7 +14,6 @@ MICRO_NONE = (-(2**63), 2**63 - 1, -62135596800001, 253402300800000)
 
 
 def one(kind: int, number: int = 0, **fields: object) -> object:
-    """The value of one column of one record."""
     plan = Plan([(kind, number)], 1)
     data, positions = records(fields)
     assert plan.gather(guarded(data), positions) == (1, kernel.DONE)

@@ -91,7 +91,6 @@ class Ends:
         self.far.sendall(struct.pack(f">{len(offsets)}q", *offsets))
 
     def rung(self) -> int:
-        """How often the bell rang."""
         try:
             return len(self.ear.recv(100))
         except BlockingIOError:

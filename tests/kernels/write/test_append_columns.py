@@ -152,7 +152,6 @@ KEY = b"UNIQ_KEY\1" + PREFIX + b"%012X\2"
 
 
 def maps_of(*rows: dict[bytes, bytes]) -> dict[str, kernel.Texts]:
-    """The properties of rows."""
     pairs = [pair for row in rows for pair in row.items()]
     names, values = texts(*[name for name, _ in pairs]), texts(*[value for _, value in pairs])
     return {"maps": texts(*[b"-" * len(row) for row in rows]), "names": names, "values": values}

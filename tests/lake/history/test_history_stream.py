@@ -62,7 +62,6 @@ class Query:
         return found
 
     def drain(self) -> None:
-        """Run micro-batches until there is nothing new."""
         while self.batch():
             pass
 

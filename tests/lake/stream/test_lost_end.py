@@ -57,7 +57,6 @@ def store(tmp_path: Path) -> Path:
 
 
 def end_of(stream: StoreStream, start: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the end of the next micro-batch."""
     return stream.end_after(stream.available(start))
 
 

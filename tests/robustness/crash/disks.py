@@ -44,7 +44,6 @@ def why_not(kind: str) -> str:
 
 
 def run(*words: str | Path) -> None:
-    """A command that must succeed."""
     subprocess.run([str(word) for word in words], check=True, capture_output=True, text=True, timeout=60)
 
 
@@ -107,7 +106,6 @@ class Disk:
                 time.sleep(0.05)
 
     def cut(self, flag: int = DROP_JOURNAL) -> None:
-        """See pull_plug."""
         pull_plug(self.mounted, flag)
 
     def write_pages_alone(self) -> None:

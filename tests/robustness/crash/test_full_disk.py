@@ -26,7 +26,6 @@ KINDS = [("SYNC_FLUSH", True), ("ASYNC_FLUSH", False)]
 
 
 def needs(kind: str) -> None:
-    """Skip where there is no such disk."""
     if why_not(kind):
         pytest.skip(why_not(kind))
 

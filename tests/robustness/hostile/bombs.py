@@ -51,7 +51,6 @@ def header(offset: int, size: int, body: int) -> bytes:
 
 
 def plain(number: int, offset: int) -> bytes:
-    """An ordinary small record."""
     return encoded(offset, queue_offset=number, store_timestamp=T0 + number)
 
 
@@ -125,7 +124,6 @@ def clocks_that_step(root: Path, size: int) -> None:
 
 @bomb
 def a_queue_for_each_record(root: Path, size: int) -> None:
-    """No two records have the same queue."""
     log_file(root, fill(size, lambda n, at: encoded(at, topic=b"t%d" % n, queue_id=n, body=b"")))
 
 
@@ -313,7 +311,6 @@ def json_of_deep_lists(root: Path, size: int) -> None:
 
 @bomb
 def json_of_one_key(root: Path, size: int) -> None:
-    """One key, again and again."""
     _config(root, '{"topicConfigTable":{' + ",".join(['"T":{}'] * (size // 7)) + "}}")
 
 
@@ -325,7 +322,6 @@ def json_of_escapes(root: Path, size: int) -> None:
 
 @bomb
 def json_of_one_number(root: Path, size: int) -> None:
-    """A number of megabytes."""
     _config(root, '{"a":' + "9" * size + "}")
 
 

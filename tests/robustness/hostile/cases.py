@@ -64,7 +64,6 @@ def rewrite(path: Path, data: bytes | bytearray) -> None:
 
 
 def remove(path: Path) -> None:
-    """The name is free."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

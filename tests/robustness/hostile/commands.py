@@ -45,7 +45,6 @@ class Outcome(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Lines on stdout."""
         return self.out.count(b"\n")
 
 

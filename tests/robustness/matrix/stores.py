@@ -268,7 +268,6 @@ def nth(store: Path, pattern: str, which: int) -> Path:
 
 
 def used_log(store: Path) -> list[Path]:
-    """The log files that hold a record."""
     return [path for path in truth.log_files(store) if any(truth.records_of(path))]
 
 

@@ -28,7 +28,6 @@ def body_digest(body: bytes) -> str:
 
 
 def row_of(found: record.Record) -> Row:
-    """The row that stands for a record."""
     named = properties.parse_bytes(found.properties)
     return Row(
         found.topic.decode("utf-8", "replace"),
@@ -70,12 +69,10 @@ def records_of(path: Path) -> Iterator[record.Record]:
 
 
 def records(store: Path) -> list[record.Record]:
-    """Every record of every log file, in the order of the log."""
     return [found for path in log_files(store) for found in records_of(path)]
 
 
 def rows(store: Path) -> list[Row]:
-    """The row of every record."""
     return [row_of(found) for found in records(store)]
 
 

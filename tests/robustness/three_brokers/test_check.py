@@ -31,7 +31,6 @@ TOLD = Ledger({f"b/{n}": Place(*SENT[n][:3]) for n in range(7)}, {"b/7", "b/8"})
 
 
 def compared(copy: list[Sent], master: list[Sent] = SENT, kills: int = 0) -> Found:
-    """The comparison of these messages."""
     found = Found()
     check_messages("b", copy, master, TOLD, found, kills=kills)
     return found
@@ -89,7 +88,6 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ledger]:
 
 
 def whole(copy: Path, master: Path, ledger: Ledger) -> Found:
-    """The comparison of two stores."""
     found = Found()
     check_broker("b", copy, master, ledger, found, size=SIZE, kills=0)
     return found

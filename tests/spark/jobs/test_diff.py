@@ -48,7 +48,6 @@ def in_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 
 def told(found: local.Comparison) -> tuple[Any, ...]:
-    """What a comparison says."""
     return found.as_dict(), [run.as_dict() for run in found.differences.runs]
 
 
@@ -61,7 +60,6 @@ def same(in_process: Any, a: Path, b: Path, by: str = "auto") -> local.Compariso
 
 @pytest.fixture
 def pair(tmp_path: Path) -> tuple[Path, Path]:
-    """A store of several log files, and a copy."""
     write_store(tmp_path / "a", 1_000, 7, topics=["Orders", "库存"], commit_log_file_size=64 << 10)
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     return tmp_path / "a", tmp_path / "b"

@@ -322,7 +322,6 @@ class Clock(Faulty):
 
 
 def service_of(folder: Path, effects: Faulty, **more: Any) -> AllocationService:
-    """A service alone."""
 
     def make(start: int, window: int | None) -> MappedFile:
         return MappedFile.create(str(folder / f"{start:020d}"), start, SIZE, effects, window=window)

@@ -50,7 +50,6 @@ class Gate:
             assert self._permits.acquire(timeout=60)
 
     def let(self, count: int = 1) -> None:
-        """Let this many syncs through."""
         self.outer.send(b"x" * count)
         self._permits.release(count)
 

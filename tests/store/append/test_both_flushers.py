@@ -115,7 +115,6 @@ class Flushing:
             assert self._gate.acquire(timeout=30)
 
     def let(self, count: int = 1) -> None:
-        """Let this many syncs through."""
         self._outer.send(b"x" * count)
         self._gate.release(count)
 

@@ -136,7 +136,6 @@ def test_a_kill_at_any_place_leaves_a_prefix_that_goes_on(tmp_path: Path, master
 
 
 def log_names(root: Path) -> list[str]:
-    """Names of the files of a log."""
     return sorted(path.name for path in (root / "commitlog").iterdir())
 
 

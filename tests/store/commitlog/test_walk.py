@@ -20,7 +20,6 @@ UNCLEAN = StopFacts(clean=False)
 
 
 def offsets(walk: LogWalk) -> list[int]:
-    """Log offsets of the records that a walk gives."""
     return [piece.base + at for piece in walk for at in piece.positions[: piece.count]]
 
 
@@ -86,7 +85,6 @@ def test_an_empty_log_ends_at_once(tmp_path: Path) -> None:
 
 
 def broken(data: bytes, at: int) -> bytes:
-    """data with one bit of the byte at `at` changed."""
     return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
 
 

@@ -418,7 +418,6 @@ def test_the_invariants_notice_a_broken_index(tmp_path: Path, what: str, spoil: 
 
 
 def found(store: MessageStore, numbers: range) -> list[int]:
-    """How many messages each of these keys leads to."""
     return [len(store.query("T", f"k{number}")) for number in numbers]
 
 

@@ -58,7 +58,6 @@ def a_log(root: Path) -> LogFiles:
 
 
 def at(number: int) -> int:
-    """Log offset of a record."""
     return BEGIN + number * SIZE
 
 

@@ -171,7 +171,6 @@ def test_dispatch_waits_for_memory_and_writes_again_what_was_cut_short(tmp_path:
 
 
 def many_keys(number: int) -> Message:
-    """A message with three keys, of one of three queues."""
     return Message("T", b"x", tags=f"t{number}", keys=f"a{number} b{number} c{number}", queue_id=number % 3)
 
 
