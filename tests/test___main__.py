@@ -1,5 +1,3 @@
-"""`python -m flintmq`."""
-
 import subprocess
 import sys
 

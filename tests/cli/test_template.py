@@ -1,5 +1,3 @@
-"""`--format TEMPLATE`."""
-
 import pytest
 
 from flintmq.cli.template import compile_template

@@ -1,5 +1,3 @@
-"""Brokers' stores, side by side."""
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

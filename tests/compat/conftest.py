@@ -1,3 +1,1 @@
-"""Tests of names, answers and tables of earlier versions."""
-
 from tests.harness.in_memory import tmp_path_factory as tmp_path_factory

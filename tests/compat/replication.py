@@ -14,23 +14,16 @@ BLANK_MAGIC = 0xCBD43194
 
 
 class GoldenMaster:
-    """A master's store at rest, unpacked.
-
-    Attributes:
-        version: "533", "540" or "550".
-        path: the store directory.
-        log: the bytes of its log, without the zeros after its last record.
-        records: (log offset, size) of each record, blanks left out.
-    """
+    """The store at rest of a master of version "533", "540" or "550", unpacked."""
 
     def __init__(self, version: str, into: Path) -> None:
         self.version, self.path = version, into / f"ha{version}"
         with tarfile.open(FOLDER / f"ha{version}.tar.xz") as archive:
             archive.extractall(into, filter="data")
         whole = b"".join(file.read_bytes() for file in sorted((self.path / "commitlog").iterdir()))
-        self.records = list(_records(whole, self.file_size))
+        self.records = list(_records(whole, self.file_size))  # (log offset, size), blanks left out
         last, size = self.records[-1]
-        self.log = whole[: last + size]
+        self.log = whole[: last + size]  # without the zeros behind
 
     @property
     def file_size(self) -> int:

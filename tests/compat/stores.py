@@ -20,18 +20,12 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 
 class Golden:
-    """One golden store, unpacked. Its files are shared by all tests of a session: read them, `copy` to write.
-
-    Attributes:
-        name: name of the store.
-        path: the store directory, as the process that wrote it left it.
-        expect: the store's line of expect.json: where Java is not the measure; empty for most.
-    """
+    """One golden store, unpacked. Its files are shared by all tests of a session: read them, `copy` to write."""
 
     def __init__(self, name: str, into: Path) -> None:
         self.name = name
         self.path = into / name
-        self.expect = EXPECT.get(name, {})
+        self.expect = EXPECT.get(name, {})  # its line of expect.json: where Java is not the measure
         with tarfile.open(FOLDER / f"{name}.tar.xz") as archive:
             archive.extractall(into, filter="data")
 

@@ -1,5 +1,3 @@
-"""The keys of object storage."""
-
 import re
 from pathlib import Path
 

@@ -26,22 +26,14 @@ BATCH, SIMPLE = "BatchCQ", "SimpleCQ"
 
 
 class FollowedBroker:
-    """Its log is given over one port, its tables over another.
-
-    Attributes:
-        topics: to their types; each change is told with the next question.
-        ends: (topic, queue id) to the next offset; of others it says 0. `put` raises them.
-        config: more keys of its configuration.
-        begin: where its log begins, as it says.
-        before: called with each request; what it returns, if anything, is the answer instead.
-    """
+    """Its log, of which it says that it begins at `begin`, is given over one port, its tables over another."""
 
     def __init__(self, begin: int = 0) -> None:
-        self.topics: dict[str, str] = {}
-        self.ends: dict[tuple[str, int], int] = {}
-        self.config: dict[str, object] = {}
+        self.topics: dict[str, str] = {}  # to their types; each change is told with the next question
+        self.ends: dict[tuple[str, int], int] = {}  # next offsets; of other queues it says 0. `put` raises them
+        self.config: dict[str, object] = {}  # more keys of its configuration
         self.begin, self.made = begin, 0
-        self.before: Callable[[Asked], bytes | None] = lambda asked: None
+        self.before: Callable[[Asked], bytes | None] = lambda asked: None  # what it returns is the answer instead
         self.master = LoopbackMaster(bytes(begin), FILE_SIZE)
         self.peer = RemotingPeer(self._answer)
 

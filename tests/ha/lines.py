@@ -10,11 +10,7 @@ LIMIT_S = 10.0  # nothing here takes so long
 
 
 class Line:
-    """One connection to a listener, closed at the end of a `with` block.
-
-    Attributes:
-        closed: the listener hung up.
-    """
+    """One connection to a listener, closed at the end of a `with` block; `closed`: the listener hung up."""
 
     def __init__(self, address: tuple[str, int], *reports: int, receive_buffer: int = 0) -> None:
         self.socket = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
@@ -73,11 +69,7 @@ class Line:
         raise AssertionError(f"no frame reaches {end}")
 
     def hung_up(self, seconds: float = LIMIT_S) -> bytes:
-        """What came before the listener hung up.
-
-        Raises:
-            AssertionError: it did not.
-        """
+        """What came before the listener hung up, as it must."""
         limit = time.monotonic() + seconds
         while not self.closed and time.monotonic() < limit:
             self.more(limit - time.monotonic())

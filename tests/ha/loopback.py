@@ -12,14 +12,7 @@ BEAT_S = 0.3
 
 
 class LoopbackMaster:
-    """Serves a log until the end of a `with` block.
-
-    Attributes:
-        log: the bytes of the log, from offset 0 on.
-        end: how far the master has it.
-        reports: all reports that came.
-        address: `host:port`.
-    """
+    """Serves a log, which begins at 0 and which the master has up to `end`, until the end of a `with` block."""
 
     def __init__(self, log: bytes, file_size: int) -> None:
         self.log, self.end, self.file_size = log, len(log), file_size

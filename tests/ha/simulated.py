@@ -32,32 +32,19 @@ class SimulatedTime(Effects):
 
 
 class SimulatedMaster:
-    """A master's log on a simulated line.
-
-    Attributes:
-        begin, log: log offset of the first byte, and the bytes.
-        end: how far the master has it.
-        batch: largest frame.
-        beat: seconds from the last byte to a heartbeat; None: it says nothing.
-        piece: most bytes of one read.
-        cuts: after how many bytes each session is cut, the first one first; none left: not cut.
-        spoil: (number of the frame in its session, header and body) -> the bytes instead.
-        delay: number of a session -> seconds from its first report until its first byte.
-        up: whether anybody listens.
-        reports: (session, offset, log offset up to which bytes were given out) of each report after the first.
-        asked: the first report of each session.
-    """
+    """A master's log, from `begin` on, on a simulated line; the master has it up to `end`."""
 
     def __init__(self, log: bytes, file_size: int, time: SimulatedTime, begin: int = 0) -> None:
         self.log, self.begin, self.end, self.file_size, self.time = log, begin, begin + len(log), file_size, time
-        self.batch, self.piece = 32768, 1 << 20
-        self.beat: float | None = 5.0
-        self.cuts: list[int] = []
+        self.batch, self.piece = 32768, 1 << 20  # most bytes of a frame, and of one read
+        self.beat: float | None = 5.0  # seconds from the last byte to a heartbeat; None: it says nothing
+        self.cuts: list[int] = []  # bytes after which each session is cut, the first one first; none left: not cut
+        # (number of the frame in its session, header and body) -> the bytes instead
         self.spoil: Callable[[int, bytes, bytes], bytes] | None = None
-        self.delay: Callable[[int], float] = lambda session: 0.0
-        self.up = True
-        self.reports: list[tuple[int, int, int]] = []
-        self.asked: list[int] = []
+        self.delay: Callable[[int], float] = lambda session: 0.0  # seconds from its first report until its first byte
+        self.up = True  # somebody listens
+        self.reports: list[tuple[int, int, int]] = []  # after the first: session, offset, how far bytes were given out
+        self.asked: list[int] = []  # the first report of each session
         self.sessions = 0
 
     def dial(self, address: tuple[str, int], seconds: float) -> SimulatedWire:
@@ -142,11 +129,7 @@ class SimulatedWire:
 
 
 class Driven:
-    """A follower whose steps a test takes.
-
-    Attributes:
-        events: all of them.
-    """
+    """A follower whose steps a test takes."""
 
     def __init__(self, path: Path, master: SimulatedMaster, sizes: dict[str, Any], **more: Any) -> None:
         self.events: list[dict[str, Any]] = []

@@ -69,13 +69,7 @@ def acknowledged(store: MessageStore) -> list[int]:
 
 
 class Replica:
-    """A follower in a thread that acknowledges what comes, and keeps it.
-
-    Attributes:
-        log: the bytes that came.
-        reported: the last report; set before it is sent.
-        beats: number of heartbeats.
-    """
+    """A follower in a thread that acknowledges what comes, and keeps it; `reported` is set before it is sent."""
 
     def __init__(self, store: MessageStore, *, reports: str = "whole", seed: int = 1) -> None:
         self.begin, self.log = end_of(store), bytearray()

@@ -35,11 +35,7 @@ class Done(NamedTuple):
 
 
 class OneJava:
-    """The process; it starts with the first example, in a directory that stays the same.
-
-    Attributes:
-        folder: the directory in which everything runs.
-    """
+    """The process; it starts with the first example, in a directory that stays the same, `folder`."""
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self.folder, self._environment = folder, environment

@@ -54,23 +54,14 @@ ENVIRONMENT = {"COLUMNS": "100", "NO_COLOR": "1", "TZ": "UTC", "LC_ALL": "C.UTF-
 
 
 class Example(NamedTuple):
-    """One block of a page.
+    """One block of a page."""
 
-    Attributes:
-        where: page and line.
-        kind: `console` or `python`.
-        code: what stands in the block.
-        output: what a program prints; None for a console block, or where the page does not say.
-        scene: the store that is made before.
-        master: what is served meanwhile.
-    """
-
-    where: str
-    kind: str
+    where: str  # page and line
+    kind: str  # `console` or `python`
     code: str
-    output: str | None
-    scene: str | None
-    master: str | None = None
+    output: str | None  # what a program prints; None for a console block, or where the page does not say
+    scene: str | None  # the store that is made before
+    master: str | None = None  # what is served meanwhile
 
 
 class Command(NamedTuple):
@@ -112,11 +103,7 @@ def examples(page: Path) -> Iterator[Example]:
 
 
 def commands(code: str) -> Iterator[Command]:
-    """The commands of a console block.
-
-    Raises:
-        ValueError: the block does not begin with one.
-    """
+    """The commands of a console block; ValueError: it does not begin with one."""
     parts = re.split(r"^\$ ", code, flags=re.MULTILINE)
     if parts[0] or len(parts) < 2:
         raise ValueError("a console block begins with `$ `")
@@ -136,14 +123,8 @@ def run_example(
 ) -> Iterator[tuple[Command, str]]:
     """Run a block in the page's directory; gives each command (or the program) and what it printed.
 
-    Args:
-        example: the block.
-        folder: the page's directory.
-        bin_folder: the scripts of another environment, which then runs everything.
-        java: runs what `on_spark` says; it must work in this directory. Without it that gets processes of its own.
-
-    Raises:
-        RuntimeError: a program failed, or what a block runs is not installed.
+    `bin_folder` has the scripts of another environment, which then runs everything. `java` works in this directory and
+    runs what `on_spark` says; without it that gets processes of its own. RuntimeError: a program failed, or is missing.
     """
     if reason := lacks(example):
         raise RuntimeError(f"{example.where}: {reason}")

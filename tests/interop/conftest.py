@@ -1,5 +1,3 @@
-"""The real stores of Apache RocketMQ."""
-
 import pytest
 
 from tests.interop.java import VERSIONS, Java

@@ -8,40 +8,24 @@ from typing import NamedTuple
 
 
 class Passed(NamedTuple):
-    """What one read brought, or that a connection began or ended.
+    """What one read brought, or that a connection began or ended."""
 
-    Attributes:
-        t: seconds since the relay began.
-        session: number of the connection, from 0.
-        way: ">" from who connects to who listens, "<" back, "open", ">eof" and "<eof".
-        data: the bytes.
-    """
-
-    t: float
-    session: int
-    way: str
+    t: float  # seconds since the relay began
+    session: int  # number of the connection, from 0
+    way: str  # ">" from who connects to who listens, "<" back, "open", ">eof" and "<eof"
     data: bytes
 
 
 class Relay:
-    """Listens on a port of its own and passes each connection on to another port.
+    """Listens on a port of its own (0: any) and passes each connection on to `port`.
 
-    Args:
-        port: where who connects is passed on to.
-        own: the port to listen on; 0: any.
-        keep: the ways to keep what passes of: "><", ">", "<" or "".
-
-    Attributes:
-        port: where it listens.
-        passed: each connection's begin, and what passed of the ways that are kept, in order.
-        sessions: number of connections so far.
-        left: bytes from the listening side after which all connections are cut; None: never.
+    `keep` are the ways to keep what passes of: "><", ">", "<" or "".
     """
 
     def __init__(self, port: int, own: int = 0, *, keep: str = "") -> None:
         self.to, self.keep = port, keep
-        self.left: int | None = None
-        self.passed: list[Passed] = []
+        self.left: int | None = None  # bytes from the listening side after which all connections are cut; None: never
+        self.passed: list[Passed] = []  # each connection's begin, and what passed of the ways that are kept, in order
         self.sessions = 0
         self._began, self._lock = time.monotonic(), threading.Lock()
         self._open: list[socket.socket] = []

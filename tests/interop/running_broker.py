@@ -49,16 +49,8 @@ def free_ports() -> tuple[int, int]:
 class RunningBroker:
     """Starts the broker, lets its clients do `ops`, and ends it at the end of the `with` block.
 
-    Args:
-        version: of RocketMQ.
-        folder: for its store and its files.
-        ops: a script of client operations.
-        topics: the topic table.
-        broker, store: keys of its configuration.
-
-    Attributes:
-        names, address: of the name server and of the broker's listenPort, `HOST:PORT`.
-        root: its store.
+    `folder` is for its store, `root`, and its files; `broker` and `store` are keys of its configuration; `names` and
+    `address` are those of the name server and of the broker's listenPort, `HOST:PORT`.
     """
 
     def __init__(

@@ -1,5 +1,3 @@
-"""Fixtures of the tests of the lake."""
-
 from typing import Any
 
 import pytest

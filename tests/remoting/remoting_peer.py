@@ -50,12 +50,7 @@ Answer = Callable[[Asked], bytes | None]
 
 
 class RemotingPeer:
-    """Listens on the loopback and answers each request with the bytes that `answer` gives; None: it hangs up.
-
-    Attributes:
-        asked: all requests.
-        lines: connections that were made.
-    """
+    """Listens on the loopback and answers each request with the bytes that `answer` gives; None: it hangs up."""
 
     def __init__(self, answer: Answer) -> None:
         self.answer, self.asked = answer, list[Asked]()

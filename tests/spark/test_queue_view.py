@@ -1,5 +1,3 @@
-"""The queues of a store as a table."""
-
 from collections import Counter
 
 import pytest

@@ -66,11 +66,7 @@ def every(
 
 
 class Interrupted:
-    """A store without threads, whose calls a test interrupts.
-
-    Attributes:
-        acked: numbers of the messages whose put was PUT_OK.
-    """
+    """A store without threads, whose calls a test interrupts; `acked`: messages whose put was PUT_OK, by number."""
 
     def __init__(self, root: Path, effects: Effects, **keys: Any) -> None:
         self.store = MessageStore(root, KEYS | keys, effects=effects, services=False, unique_keys=False)

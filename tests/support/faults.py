@@ -52,24 +52,16 @@ class Rule:
 
 
 class Faulty(Effects):
-    """The real disk behind rules.
+    """The real disk behind rules."""
 
-    Attributes:
-        calls: (name, path) of every call that changes the disk, in order, the refused ones too.
-        refused: those that were refused.
-        clock: wall clock in ms; None for the real one.
-        syncs: whether syncs are done.
-        before: called with (name, path) before each of them; may raise.
-    """
-
-    syncs = False
+    syncs = False  # they are done
 
     def __init__(self, *rules: Rule) -> None:
         self.rules = list(rules)
-        self.calls: list[tuple[str, str]] = []
+        self.calls: list[tuple[str, str]] = []  # (name, path) of all that change the disk, the refused ones too
         self.refused: list[tuple[str, str]] = []
-        self.clock: int | None = None
-        self.before: Callable[[str, str], None] | None = None
+        self.clock: int | None = None  # wall clock in ms; None: the real one
+        self.before: Callable[[str, str], None] | None = None  # called with (name, path) of each of them; may raise
 
     def refuse(self, call: str, part: str = "", error: int = errno.EIO, after: int = 0, times: int = 1 << 30) -> None:
         self.rules.append(Rule(call, part, error, after, times))

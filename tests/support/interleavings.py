@@ -191,13 +191,9 @@ def running(make: Callable[[], Scene]) -> Iterator[Scene]:
 
 
 def explore(make: Callable[[], Scene], most: int = 200_000) -> tuple[int, int]:
-    """Run a scene in every order.
+    """Run a scene in every order; gives the number of states, and of those in which all threads are through.
 
-    Returns:
-        The number of states, and of those in which all threads are through.
-
-    Raises:
-        AssertionError: a check failed; or threads wait for each other; or go round without an end. It names the way.
+    AssertionError names the way: a check failed, threads wait for each other, or go round without an end.
     """
     with on_one_processor():
         return _explored(make, most)

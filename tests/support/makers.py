@@ -62,14 +62,10 @@ def hurt_body(root: Path, offset: int) -> tuple[Path, int]:
 
 @dataclass
 class Tiny:
-    """A store of one log file.
-
-    Attributes:
-        places: (log offset, size) of each record.
-    """
+    """A store of one log file."""
 
     root: Path
-    places: list[tuple[int, int]]
+    places: list[tuple[int, int]]  # (log offset, size) of each record
 
     def unit(self, record: int, tags: int = 97) -> bytes:
         """The unit of a record; the records of `tests.kernels` have the tags `a`."""

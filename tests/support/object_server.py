@@ -29,11 +29,7 @@ BUCKET = "stores"
 
 
 class Server:
-    """The server, seen from a test.
-
-    Attributes:
-        endpoint: its URL.
-    """
+    """The server, seen from a test."""
 
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint

@@ -47,17 +47,11 @@ _WORDS = {"access": "flintmq", "secret": "flintmq-secret"}
 
 @dataclass(frozen=True)
 class RealServer:
-    """A server with an empty bucket.
+    """A server with an empty bucket."""
 
-    Attributes:
-        url: of the bucket.
-        keys: what a reader must be told.
-        environment: credentials.
-    """
-
-    url: str
-    keys: dict[str, str] = field(default_factory=dict)
-    environment: dict[str, str] = field(default_factory=dict)
+    url: str  # of the bucket
+    keys: dict[str, str] = field(default_factory=dict)  # what a reader must be told
+    environment: dict[str, str] = field(default_factory=dict)  # credentials
 
     def bucket(self) -> Bucket:
         """The bucket, for a process that has the credentials in its environment."""

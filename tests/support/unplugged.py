@@ -21,12 +21,9 @@ BOOTS = itertools.count()
 
 
 class Unplugged(Effects):
-    """The real disk, and what of it a power cut cannot take.
+    """The real disk, and what of it a power cut cannot take; what lies below `root` now is certain.
 
-    Args:
-        root: the store; what lies there now is certain.
-        at_sync: called before each sync, the moment at which most is uncertain.
-        kernel_puts: whether puts may store by one kernel call, as on the real disk.
+    `at_sync` is called before each sync, when most is uncertain; with `kernel_puts` puts may store by one kernel call.
     """
 
     def __init__(self, root: Path, at_sync: Callable[[], Any] | None = None, kernel_puts: bool = False) -> None:

@@ -1,5 +1,3 @@
-"""Rows hold what was put into them."""
-
 from typing import Any
 
 from hypothesis import given

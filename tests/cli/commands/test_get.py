@@ -1,5 +1,3 @@
-"""`flintmq get`."""
-
 import base64
 import json
 import os

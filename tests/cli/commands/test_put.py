@@ -1,5 +1,3 @@
-"""`flintmq put`."""
-
 import io
 import json
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""`flintmq query`."""
-
 from collections.abc import Callable
 from typing import Any
 

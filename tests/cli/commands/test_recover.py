@@ -1,5 +1,3 @@
-"""`flintmq recover`."""
-
 import json
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""`flintmq retention explain`."""
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-"""`flintmq scan`."""
-
 import base64
 import json
 import re

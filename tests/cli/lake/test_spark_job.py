@@ -1,5 +1,3 @@
-"""The Spark session of a command."""
-
 import sys
 
 import pytest

@@ -1,3 +1,1 @@
-"""Tests of followers and servers as commands."""
-
 from tests.harness.in_memory import tmp_path_factory as tmp_path_factory

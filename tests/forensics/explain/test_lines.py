@@ -1,5 +1,3 @@
-"""Fields of layouts as lines."""
-
 from flintmq.forensics.explain.lines import TEXT_CHARS, Line, Remark, blame, field_lines, text_of
 from flintmq.format import consume_queue, timer
 

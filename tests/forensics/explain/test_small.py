@@ -1,5 +1,3 @@
-"""Small files."""
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-"""The store around a file."""
-
 from pathlib import Path
 
 from flintmq.config.keys import StoreConfig

@@ -1,5 +1,3 @@
-"""The timer store."""
-
 import os
 from pathlib import Path
 

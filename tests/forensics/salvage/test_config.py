@@ -1,5 +1,3 @@
-"""config/ of a salvaged store."""
-
 from pathlib import Path
 from typing import Any
 

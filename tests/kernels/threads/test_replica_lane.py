@@ -31,13 +31,7 @@ needs_lane = pytest.mark.skipif(not native(), reason="kernels run uncompiled, or
 
 
 class Ends:
-    """A lane with a line of this process, whose other end is `far`.
-
-    Attributes:
-        data: bytes of the file.
-        bell, ear: the bell's two ends.
-        epoll: of the listener.
-    """
+    """A lane with a line of this process, whose other end is `far`; `ear` is the other end of the bell."""
 
     def __init__(self, folder: Path, *, send_buffer: int = 0) -> None:
         self.data = random.Random(7).randbytes(SIZE)

@@ -1,5 +1,3 @@
-"""The keywords of an export, with their defaults."""
-
 from typing import Any
 
 import pytest

@@ -1,5 +1,3 @@
-"""Options that Spark passes as text."""
-
 import pytest
 
 from flintmq.errors import UsageError

@@ -62,12 +62,7 @@ def pull_plug(mounted: str | Path, flag: int = DROP_JOURNAL) -> None:
 
 
 class Disk:
-    """A file system in a file, mounted inside `with`.
-
-    Attributes:
-        mounted: where.
-        image: the file; sparse.
-    """
+    """A file system in a sparse file, `image`, mounted inside `with`."""
 
     def __init__(self, folder: Path, kind: str, mib: int | None = None, image: Path | None = None) -> None:
         self.kind, self.mounted = kind, folder / "mnt"

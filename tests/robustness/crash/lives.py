@@ -32,31 +32,20 @@ THREADS = 3
 class Life:
     """How a store lives and dies.
 
-    Attributes:
-        number: of the life, for the ids of its messages.
-        seed: of what is put.
-        disk: flushDiskType.
-        at_call: it kills itself at this call that changes the disk; None: the parent does.
-        after_s: when the parent kills it, in seconds from the fork.
-        interrupts: how many SIGINT it gets before.
-        pool: it puts into the transient pool. Without a sync an answer then promises only what is committed, so the
-            ledger's answers tell how far that was.
-        power: it ends by a power cut. Under ASYNC_FLUSH an answer then promises only what is flushed, and the ledger's
-            answers tell how far that was.
-        peer: the RocketMQ version whose habits it follows.
-        kernel_puts: plain messages take the one kernel call (where kernels are compiled); else all go the slow way.
+    With `pool` (it puts into the transient pool) an answer without a sync promises only what is committed; with `power`
+    (it ends by a power cut) one under ASYNC_FLUSH only what is flushed. The ledger's answers tell how far that was.
     """
 
-    number: int
-    seed: int
-    disk: str = "ASYNC_FLUSH"
-    at_call: int | None = None
-    after_s: float = 0.2
-    interrupts: int = 0
+    number: int  # for the ids of its messages
+    seed: int  # of what is put
+    disk: str = "ASYNC_FLUSH"  # flushDiskType
+    at_call: int | None = None  # it kills itself at this call that changes the disk; None: the parent does
+    after_s: float = 0.2  # when the parent kills it, in seconds from the fork
+    interrupts: int = 0  # how many SIGINT it gets before
     pool: bool = False
     power: bool = False
     peer: str = PEER_533
-    kernel_puts: bool = True
+    kernel_puts: bool = True  # plain messages take the one kernel call (where it is compiled); else all go the slow way
 
 
 def made(identity: str, chance: random.Random) -> Message:

@@ -65,21 +65,15 @@ NAMES = (
 class Case:
     """A store of the matrix.
 
-    Attributes:
-        make: makes it in a directory that is there; may give what has to be called when the store is done with.
-        state: "sound"; "live": somebody writes it meanwhile; "hole": the log lacks what lies below its durable mark, so
-            strict readers fail and lenient ones give what is left; "derived": the log is whole, what is derived from it
-            is not.
-        keys: RocketMQ's keys that its readers are told.
-        large: takes seconds a cell; such a store is asked less often.
-        defect: code of the defect that `verify` must name although all messages are there; empty: none.
+    States: "sound"; "live": somebody writes it meanwhile; "hole": the log lacks what lies below its durable mark, so
+    strict readers fail and lenient ones give what is left; "derived": the log is whole, what is derived from it is not.
     """
 
-    make: Maker
+    make: Maker  # makes it in a directory that is there; may give what has to be called when the store is done with
     state: str = "sound"
-    keys: dict[str, object] = field(default_factory=lambda: dict(SMALL))
-    large: bool = False
-    defect: str = ""
+    keys: dict[str, object] = field(default_factory=lambda: dict(SMALL))  # that its readers are told
+    large: bool = False  # takes seconds a cell; such a store is asked less often
+    defect: str = ""  # code of the defect that `verify` must name although all messages are there; empty: none
 
     @property
     def sets(self) -> list[str]:

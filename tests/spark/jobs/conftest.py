@@ -1,5 +1,3 @@
-"""Jobs without Spark."""
-
 import pytest
 
 from tests.spark.jobs.calls import tasks_as_calls

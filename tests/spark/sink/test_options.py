@@ -1,5 +1,3 @@
-"""Options of the sink."""
-
 from pathlib import Path
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""Rows of a DataFrame as messages."""
-
 import base64
 import json
 from typing import Any

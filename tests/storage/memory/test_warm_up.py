@@ -19,17 +19,13 @@ SIZE = 3 * STEP
 
 
 class Clock(Faulty):
-    """Faulty, with a clock that a test moves.
-
-    Attributes:
-        ranges: (call, position, count) of what was populated, and of stores that were told.
-    """
+    """Faulty, with a clock that a test moves."""
 
     seconds = 0.0
 
     def __init__(self) -> None:
         super().__init__()
-        self.ranges: list[tuple[str, int, int]] = []
+        self.ranges: list[tuple[str, int, int]] = []  # (call, position, count): populated, or stores that were told
 
     def monotonic(self) -> float:
         return self.seconds

@@ -43,12 +43,7 @@ class Woken(AfterPut):
 
 
 class Flushing:
-    """A log whose flusher runs, on a disk that a test holds back or breaks.
-
-    Attributes:
-        kind: "python" or "native".
-        caller: whoever waits syncs itself if nobody does (sync_in_caller).
-    """
+    """A log whose flusher ("python" or "native") runs, on a disk that a test holds back or breaks."""
 
     def __init__(
         self,

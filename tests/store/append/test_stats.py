@@ -1,5 +1,3 @@
-"""A store's numbers."""
-
 import asyncio
 from pathlib import Path
 

@@ -132,11 +132,7 @@ def test_records_after_zeros_make_it_no_end(tmp_path: Path) -> None:
 
 
 class Growing(Effects):
-    """A disk on which a writer goes on while a read copies bytes: the first part is older than the rest.
-
-    Attributes:
-        once: what happens at a read between its first `part` bytes and the others; None: nothing any more.
-    """
+    """A disk on which a writer goes on (`once`) while a read copies bytes: the first part is older than the rest."""
 
     def __init__(self, part: int, once: Callable[[], object]) -> None:
         self.part = part

@@ -1,5 +1,3 @@
-"""`flintmq spark sink`."""
-
 from pathlib import Path
 
 from flintmq import MessageStore

@@ -12,10 +12,7 @@ from flintmq.storage.files.filesystem import Effects
 def tasks_as_calls(monkeypatch: Any, ranges: int = 1, twice: bool = True) -> None:
     """Let `dispatch(None, ...)` work in this process.
 
-    Args:
-        monkeypatch: pytest's, or anything with its `setattr`.
-        ranges: how many ranges the log of a round is cut into; with max_bytes=1 each of them is a round.
-        twice: do each task twice.
+    The log of a round is cut into so many ranges; with max_bytes=1 each of them is a round.
     """
 
     def run(spark: object, task: Any, items: Any, progress: object = None) -> list[Any]:

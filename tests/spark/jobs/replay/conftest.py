@@ -1,5 +1,3 @@
-"""Replays without Spark."""
-
 import pytest
 
 from tests.spark.jobs.replay.replaying import tasks_as_calls
