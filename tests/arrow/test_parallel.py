@@ -18,6 +18,7 @@ from flintmq.store.commitlog.report import Report
 from tests.compat.stores import Golden
 from tests.support.arrow_rows import rows_of, store_of
 from tests.support.kernel_records import COUNTING, records
+from tests.support.makers import flip
 
 Outcome = tuple[list[dict[str, Any]], str, Report]
 
@@ -85,9 +86,7 @@ def test_damage(golden: Any, tmp_path: Path, at: float) -> None:
     path = golden("basic").copy(tmp_path)
     row = golden("basic").rows[int(at * 3000)]
     file = max(f for f in (path / "commitlog").iterdir() if int(f.name) <= row["physical_offset"])
-    data = bytearray(file.read_bytes())
-    data[row["physical_offset"] - int(file.name) + 5] ^= 0x40
-    file.write_bytes(data)
+    flip(file, row["physical_offset"] - int(file.name) + 5, 0x40)
     _, error, _ = assert_same(path, 10_000)
     assert str(file) in error
     rows, error, report = assert_same(path, 10_000, strict=False)

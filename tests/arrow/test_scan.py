@@ -21,6 +21,7 @@ from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.report import Report
 from tests.compat.stores import Golden
 from tests.support.arrow_rows import java_differs, rows_of
+from tests.support.makers import hurt_body
 from tests.support.threads import at_once
 
 Rows = list[dict[str, Any]]
@@ -112,11 +113,7 @@ def test_ranges_of_the_log(golden: Any) -> None:
 def test_damage_is_an_error_that_names_the_place(golden: Any, tmp_path: Path) -> None:
     path = golden("basic").copy(tmp_path)
     row = golden("basic").rows[1500]
-    file = max(f for f in (path / "commitlog").iterdir() if int(f.name) <= row["physical_offset"])
-    position = row["physical_offset"] - int(file.name)
-    data = bytearray(file.read_bytes())
-    data[position + 90] ^= 1
-    file.write_bytes(data)
+    file, position = hurt_body(path, row["physical_offset"])
     for access in ("pread", "map"):
         with pytest.raises(CorruptStoreError) as caught:
             scan(path, access=access)

@@ -28,6 +28,7 @@ from flintmq.testing import write_store
 from tests.compat.stores import Golden
 from tests.support.arrow_rows import store_of
 from tests.support.kernel_records import COUNTING, HOST4, HOST6, LONG_WINDED
+from tests.support.makers import hurt_body
 
 ACCESS = ("pread", "map")
 
@@ -163,11 +164,8 @@ def test_rows_and_sizes(golden: Any, options: dict[str, Any]) -> None:
 @pytest.mark.parametrize("access", ACCESS)
 def test_damage(golden: Any, tmp_path: Path, access: str) -> None:
     path = golden("basic").copy(tmp_path)
-    file = min((path / "commitlog").iterdir())
-    data = bytearray(file.read_bytes())
     for row in (100, 101, 200):
-        data[golden("basic").rows[row]["physical_offset"] - int(file.name) + 90] ^= 1
-    file.write_bytes(data)
+        hurt_body(path, golden("basic").rows[row]["physical_offset"])
     with pytest.raises(CorruptStoreError):
         read(path, access=access)
     reports = Report(), Report()

@@ -15,7 +15,7 @@ import pytest
 from flintmq.cli.body_option import Bodies
 from tests.cli.conftest import Run
 from tests.support.engine import KEYS, open_small, put_all
-from tests.support.makers import hurt_body
+from tests.support.makers import hurt_body, patch
 
 COUNT = {"T": 100, "U": 20}
 OFFSETS = {"offsetTable": {"T@readers": {"0": 90}}}
@@ -41,9 +41,7 @@ def with_a_hole(root: Path) -> None:
 
 def with_bytes_of_no_record(root: Path) -> None:
     path = log_files(root)[1]
-    data = bytearray(path.read_bytes())
-    data[1000:1400] = b"\xff" * 400
-    path.write_bytes(data)
+    patch(path, 1000, b"\xff" * 400)
 
 
 def without_a_queue(root: Path) -> None:

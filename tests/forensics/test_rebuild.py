@@ -13,6 +13,7 @@ from flintmq.forensics.rebuild import RESULTS, STAGING, Builder, rebuild
 from flintmq.format.consume_queue import PRE_BLANK, UNIT, Unit
 from flintmq.store.dispatch import dispatcher
 from tests.compat.stores import Golden
+from tests.support.makers import flip
 
 QUEUES = ("consumequeue", "consumequeue_ext", "batchconsumequeue")
 
@@ -132,9 +133,7 @@ def test_a_second_rebuild_over_the_first_is_refused_and_an_interrupted_one_is_be
 def test_damage_stops_a_rebuild_and_leaves_no_result(golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     store = golden("basic").copy(tmp_path)
     log = sorted((store / "commitlog").iterdir())[1]
-    data = bytearray(log.read_bytes())
-    data[5000] ^= 1
-    log.write_bytes(data)
+    flip(log, 5000)
     with pytest.raises(CorruptStoreError, match=log.name):
         rebuild(str(store), str(tmp_path / "into"))
     assert not any((tmp_path / "into" / name).exists() for name in RESULTS)

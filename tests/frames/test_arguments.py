@@ -14,6 +14,7 @@ from flintmq import Message, MessageStore
 from flintmq.errors import CorruptStoreError, UsageError
 from flintmq.frames.sql import ask
 from flintmq.lake.export.export_once import export
+from tests.support.makers import patch
 
 TIME = "give ms since 1970 or a datetime with a time zone"
 TEXTS = "give a list of texts, or one text"
@@ -122,9 +123,7 @@ def test_a_begin_within_a_record_is_the_callers_mistake(store: Path) -> None:
 def test_a_begin_at_a_damaged_record_is_damage(store: Path) -> None:
     places: list[int] = flintmq.scan_arrow(store, ["physical_offset"]).read_all()["physical_offset"].to_pylist()
     (file,) = (path for path in (store / "commitlog").iterdir() if path.name == "0" * 20)
-    with file.open("r+b") as log:
-        log.seek(places[1] + 8)
-        log.write(b"\xff" * 4)
+    patch(file, places[1] + 8, b"\xff" * 4)
     with pytest.raises(CorruptStoreError):
         flintmq.scan_arrow(store, begin=places[1]).read_all()
 

@@ -17,6 +17,7 @@ from flintmq.store.layout import followed
 from tests.compat.replication import GoldenMaster, queue_units
 from tests.ha.simulated import SimulatedMaster, SimulatedTime, caught_up, driven, log_of, record_end
 from tests.ha.test_follower_steps import other_times
+from tests.support.makers import patch
 
 
 def other_past(path: Path, master: GoldenMaster, sim: SimulatedMaster, first: int, last: int) -> bytes:
@@ -132,9 +133,7 @@ def test_what_a_power_cut_took_is_found_although_the_logs_agree_after_it(
     caught_up(path, master, sim)
     (torn, _), name = master.records[60], f"{0:020d}"
     followed.note_unsure(str(path), master.records[40][0], REAL)
-    with open(path / "commitlog" / name, "r+b") as file:
-        file.seek(torn + 40)
-        file.write(b"\xff" * 8)  # the born time
+    patch(path / "commitlog" / name, torn + 40, b"\xff" * 8)  # the born time
     with driven(path, sim, master.config, resync=True, confirmed=True) as one:
         one.catch_up(sim.end)
         assert [event["begin"] for event in one.events if event["event"] == "resync"] == [torn]

@@ -18,6 +18,7 @@ from flintmq.store.listening import ListenOptions
 from tests.compat.replication import GoldenMaster
 from tests.ha.lines import Line
 from tests.support.engine import FILE_SIZE, log_bytes, message, open_small, put_all, stored
+from tests.support.makers import patch
 from tests.support.threads import within
 
 PLAIN = StoreConfig()
@@ -87,9 +88,7 @@ def test_a_torn_tail_is_not_sent(tmp_path: Path):
     with open_small(tmp_path) as store:
         results = put_all(store, 5)
     whole, last = results[-1].physical_offset, tmp_path / "commitlog" / "0".zfill(20)
-    with open(last, "r+b") as file:
-        file.seek(whole + 40)
-        file.write(bytes(results[-1].size - 40))
+    patch(last, whole + 40, bytes(results[-1].size - 40))
     (tmp_path / "abort").touch()
     (tmp_path / "flintmq.mark").unlink()
     (tmp_path / "checkpoint").unlink()

@@ -8,6 +8,7 @@ from labs.interop.damaged import _passes, make, run
 from tests.interop.java import VERSIONS
 from tests.interop.running_broker import java_of
 from tests.support.crashed import small_and_quick
+from tests.support.makers import flip
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +30,5 @@ def test_records_that_changed_places_are_among_what_rocketmq_takes(
     first, second = (offset for offset in whole.records if offset not in whole.stands(root))
     assert _passes(root, first) and _passes(root, second)
     path = root / "commitlog" / f"{first - first % 8192:020d}"
-    data = bytearray(path.read_bytes())
-    data[first % 8192 + 100] ^= 1  # in the body
-    path.write_bytes(data)
+    flip(path, first % 8192 + 100)  # in the body
     assert not _passes(root, first)

@@ -28,6 +28,7 @@ from flintmq.store.commitlog.report import Report
 from flintmq.store.view import QueueInfo, open_store
 from flintmq.testing.damage import random_damage
 from tests.support.engine import KEYS, open_small
+from tests.support.makers import patch
 from tests.support.threads import beside
 
 BASIC_FILE = 131072
@@ -115,9 +116,7 @@ def test_empty_queues_and_damaged_messages_say_so(store, copy, golden):
     with pytest.raises(MessageNotFoundError, match="the queue is empty, the next offset is 31"):
         opened(golden("rolled")).get("Early", 0, 30)
     row = next(row for row in store.rows if row["body_length"] > 20)
-    with open(copy / "commitlog" / ("0" * 20), "r+b") as file:
-        file.seek(row["physical_offset"] + 90)
-        file.write(b"\xff\xff\xff")
+    patch(copy / "commitlog" / ("0" * 20), row["physical_offset"] + 90, b"\xff\xff\xff")
     with pytest.raises(MessageNotFoundError, match="its record is damaged or missing; run `flintmq verify`"):
         open_store(copy).get(row["topic"], row["queue_id"], row["queue_offset"])
 
@@ -200,9 +199,7 @@ def test_offset_at_time_passes_over_what_cannot_be_read(store, copy):
     rows = [row for row in store.rows if (row["topic"], row["queue_id"]) == ("Orders", 0)]
     for row in rows[80:100]:
         file = copy / "commitlog" / f"{row['physical_offset'] // BASIC_FILE * BASIC_FILE:020d}"
-        with open(file, "r+b") as out:
-            out.seek(row["physical_offset"] % BASIC_FILE + 4)
-            out.write(b"\0\0\0\0")
+        patch(file, row["physical_offset"] % BASIC_FILE + 4, b"\0\0\0\0")
     view = open_store(copy)
     ms = rows[110]["store_timestamp"]
     first = next(row["queue_offset"] for row in rows if row["store_timestamp"] >= ms)
@@ -386,9 +383,7 @@ def test_configuration_from_a_file(golden, tmp_path):
 def test_damage_stops_strict_readers_and_is_told_to_others(store, copy):
     row = store.rows[1000]
     file = copy / "commitlog" / f"{row['physical_offset'] // BASIC_FILE * BASIC_FILE:020d}"
-    with open(file, "r+b") as out:
-        out.seek(row["physical_offset"] % BASIC_FILE + 4)
-        out.write(b"\0\0\0\0")
+    patch(file, row["physical_offset"] % BASIC_FILE + 4, b"\0\0\0\0")
     view = open_store(copy)
     with pytest.raises(CorruptStoreError) as caught:
         list(view.messages())

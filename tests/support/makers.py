@@ -9,6 +9,7 @@ from typing import Any, Self
 from flintmq.config.keys import StoreConfig
 from flintmq.forensics.verify.run import Verification, verify
 from flintmq.format.text import java_hash
+from flintmq.testing.damage import flip as flip
 from tests.compat.stores import Golden
 from tests.support.kernel_records import records
 
@@ -38,19 +39,10 @@ def check(
     return found
 
 
-def patch(path: Path, position: int, data: bytes) -> None:
-    with path.open("r+b") as file:
+def patch(path: str | Path, position: int, data: bytes) -> None:
+    with open(path, "r+b") as file:
         file.seek(position)
         file.write(data)
-
-
-def flip(path: Path, position: int, mask: int = 1) -> None:
-    """Flip bits of one byte; again to undo."""
-    with path.open("r+b") as file:
-        file.seek(position)
-        byte = file.read(1)[0]
-        file.seek(position)
-        file.write(bytes([byte ^ mask]))
 
 
 def hurt_body(root: Path, offset: int) -> tuple[Path, int]:

@@ -11,6 +11,7 @@ from flintmq.message import Message
 from flintmq.store.message_store import MessageStore
 from flintmq.testing import contract, slow_read
 from flintmq.testing.contract import SMALL, Book, PutLedger, _lacks_bytes, check_contract, digest_of, read_book
+from tests.support.makers import flip
 
 
 def lived(root: Path, count: int = 60) -> Book:
@@ -142,9 +143,7 @@ def test_derived_files_that_say_something_else_are_seen(tmp_path: Path, kind: st
 
     def spoil(store: MessageStore) -> None:
         path, at = (queue, 7) if kind == "unit" else (index, 40 + 4 * 8 + 20 + 11)
-        data = bytearray(path.read_bytes())
-        data[at] ^= 1
-        path.write_bytes(data)
+        flip(path, at)
 
     assert check_contract(tmp_path, book, opened=spoil).wrong.keys() >= {"derived"}
 

@@ -6,6 +6,7 @@ import pytest
 
 from flintmq.testing import slow_read
 from tests.support.engine import FILE_SIZE, open_small, put_all
+from tests.support.makers import flip
 
 
 def test_a_store_of_several_files(tmp_path: Path):
@@ -31,8 +32,6 @@ def test_bytes_behind_the_end_and_a_broken_chain_are_told(tmp_path: Path):
     log.write_bytes(data)
     with pytest.raises(AssertionError):
         slow_read.records(tmp_path, FILE_SIZE)
-    items = bytearray(index.read_bytes())
-    items[40 + 4 * 8 + 20 + 19] ^= 1  # what the first item says stood in its slot
-    index.write_bytes(items)
+    flip(index, 40 + 4 * 8 + 20 + 19)  # what the first item says stood in its slot
     with pytest.raises(AssertionError):
         slow_read.index_items(tmp_path, 8, 32)

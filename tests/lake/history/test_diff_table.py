@@ -21,6 +21,7 @@ from flintmq.lake.history.diff_table import TableComparison, compare_table
 from tests.cli.conftest import Run, run
 from tests.compat.stores import Golden
 from tests.support.exporting import Export, iceberg_table, whole
+from tests.support.makers import patch
 
 __all__ = ["run"]  # a fixture
 
@@ -312,9 +313,7 @@ def test_damage_that_hides_messages_is_told(tmp_path: Path) -> None:
     put(store, 0, 10, **small)
     whole(str(store), out)
     put(store, 10, 200, **small)
-    with sorted((store / "commitlog").iterdir())[1].open("r+b") as file:
-        file.seek(300)
-        file.write(b"\xff" * 50)
+    patch(sorted((store / "commitlog").iterdir())[1], 300, b"\xff" * 50)
     found = compare_table(str(store), str(out))
     assert (found.messages, found.waiting < 190, counts(found), found.exit_code) == (10, True, {}, 0)
     assert "1 damaged places of a log have no messages to compare" in found.notes

@@ -20,6 +20,7 @@ from flintmq.lake.table.table_rows import open_table
 from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.report import NOT_IN_STORES, OF_STREAM, Report
 from tests.support.exporting import Export, iceberg_table, once, whole
+from tests.support.makers import patch
 
 SMALL: dict[str, Any] = {"mappedFileSizeCommitLog": 16384, "mappedFileSizeConsumeQueue": 2000}
 
@@ -263,9 +264,7 @@ def test_damage_in_the_log_is_told(tmp_path: Path, make: Export) -> None:
     put(store, 50, 100)
     end = flintmq.scan_arrow(store, columns=["physical_offset"]).read_all()["physical_offset"].to_pylist()
     [log] = (store / "commitlog").iterdir()
-    with log.open("r+b") as file:
-        file.seek(end[70] + 4)
-        file.write(b"\xff\xff")
+    patch(log, end[70] + 4, b"\xff\xff")
     with pytest.raises(CorruptStoreError):
         union(store, out)
     report = Report()

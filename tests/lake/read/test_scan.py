@@ -14,7 +14,7 @@ from flintmq.store.commitlog.predicate import LEAST, MOST, Predicate
 from flintmq.store.commitlog.report import Report
 from tests.compat.stores import Golden
 from tests.support.engine import FILE_SIZE, open_small, put_all, records
-from tests.support.makers import hurt_body
+from tests.support.makers import hurt_body, patch
 
 OFFSETS = narrow(["physical_offset"], SPARK_SCHEMA)
 
@@ -122,9 +122,7 @@ def test_a_wrong_unit_is_not_believed(golden, queues, tmp_path):
     (one, first), _, end = queues
     path = golden("basic").copy(tmp_path)
     file = sorted((path / "consumequeue" / one[0] / str(one[1])).iterdir())[0]
-    data = bytearray(file.read_bytes())
-    data[20 * 20 : 20 * 20 + 8] = first[25][0].to_bytes(8, "big")
-    file.write_bytes(data)
+    patch(file, 20 * 20, first[25][0].to_bytes(8, "big"))
     assert bounds(path, [one], [(*one, 20, MOST)], end) == (0, end)
 
 

@@ -15,6 +15,7 @@ from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.read import log_map
 from flintmq.store.read.queue_lookup import QueueLookup
 from flintmq.testing import write_store
+from tests.support.makers import patch
 
 
 @pytest.mark.parametrize("read_units", [4, 3276])
@@ -45,12 +46,6 @@ def test_first_at_and_size(golden, tmp_path, monkeypatch, name, bare, read_units
             assert places.size(low, high) == sum(r["size"] for r in rows if low <= r["queue_offset"] < high)
 
 
-def _write(path, position, data):
-    with path.open("r+b") as file:
-        file.seek(position)
-        file.write(data)
-
-
 @pytest.mark.parametrize("messages", [30, 700])
 def test_a_unit_that_was_kept_as_a_hole_is_read_again(tmp_path, messages):
     """Its page reached the file after the planner had read it."""
@@ -59,10 +54,10 @@ def test_a_unit_that_was_kept_as_a_hole_is_read_again(tmp_path, messages):
     name, path = QueueName("T", 0), tmp_path / "consumequeue" / "T" / "0" / ("0" * 20)
     right = path.read_bytes()[200:220]
     expected = Places(QueueLookup(Snapshot(str(tmp_path), StoreConfig())), name, None).size(5, 20)
-    _write(path, 200, bytes(20))
+    patch(path, 200, bytes(20))
     lookup = QueueLookup(Snapshot(str(tmp_path), StoreConfig()))
     assert lookup.file_bounds(name)[:2] == (0, messages) and lookup.kept_unit(name, 10) is None
-    _write(path, 200, right)
+    patch(path, 200, right)
     places = Places(lookup, name, None)
     assert places.size(5, 20) == expected and places.first_at(lookup.message(name, 10).physical_offset, 5, 20) == 10
 

@@ -15,6 +15,7 @@ from flintmq.store.consumequeue.writer import OpenFiles
 from flintmq.store.message_store import MessageStore
 from tests.storage.files.test_guarded import snapshot
 from tests.support.engine import KEYS, message, open_small
+from tests.support.makers import patch
 
 BATCH = {"enableConsumeQueueExt": "true"}
 LINKS = [  # a link in the place of each, at each level, of each kind of what a store holds
@@ -129,13 +130,9 @@ def torn(root: Path) -> None:
 def damaged(root: Path) -> None:
     """A body, a queue file, the index and the topics say something else; a file of each is not there."""
     for name, at in ((f"commitlog/{0:020d}", 150), (f"consumequeue/T/0/{0:020d}", 3)):
-        with open(root / name, "r+b") as file:
-            file.seek(at)
-            file.write(b"\xff\xff")
+        patch(root / name, at, b"\xff\xff")
     for name in os.listdir(root / "index"):
-        with open(root / "index" / name, "r+b") as file:
-            file.seek(45)
-            file.write(b"\xff\xff")
+        patch(root / "index" / name, 45, b"\xff\xff")
     (root / "batchconsumequeue" / "B" / "0" / f"{0:020d}").unlink()
     (root / "config" / "topics.json").write_text("{")
 

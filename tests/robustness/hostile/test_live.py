@@ -23,6 +23,7 @@ from flintmq.forensics.verify.run import verify
 from flintmq.format import record
 from flintmq.store.commitlog.report import Report
 from tests.robustness.hostile.records import T0, encoded
+from tests.support.makers import patch
 
 SECONDS = float(os.environ.get("FLINTMQ_LIVE_SECONDS", "2"))
 FILE_SIZE = 16_384
@@ -66,9 +67,7 @@ class Writer:
         if not path.exists():
             path.write_bytes(b"")
             os.truncate(path, FILE_SIZE)
-        with path.open("r+b") as file:
-            file.seek(self.at % FILE_SIZE + ahead)
-            file.write(data)
+        patch(path, self.at % FILE_SIZE + ahead, data)
 
     def files(self) -> list[Path]:
         return sorted(self.folder.iterdir())

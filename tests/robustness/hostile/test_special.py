@@ -19,6 +19,7 @@ from tests.robustness.hostile.bombs import fill, index_file, log_file, plain
 from tests.robustness.hostile.cases import COMMANDS
 from tests.robustness.hostile.commands import Outcome, complaints, exit_codes, run, stamps
 from tests.robustness.hostile.records import T0, encoded
+from tests.support.makers import patch
 
 pytestmark = pytest.mark.turn(3, of=["src/flintmq/format/", "src/flintmq/kernels/"])
 ALLOWED = exit_codes()
@@ -226,9 +227,7 @@ def test_index_chains(store: Path, chain: str) -> None:
 def test_index_counts_and_slots_beyond_the_file(store: Path, count: int, slot: int) -> None:
     index_file(store, [_item(HASH, 0)], [slot] * 1000)
     path = store / "index" / "20240101000000000"
-    data = bytearray(path.read_bytes())
-    struct.pack_into(">i", data, 36, count)
-    path.write_bytes(data)
+    patch(path, 36, struct.pack(">i", count))
     everything(store, sets=DIVISION)
     assert run("query", store, "T", "k", "--json", "--limit", "1000", *DIVISION).rows == 40
 

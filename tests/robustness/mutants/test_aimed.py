@@ -30,6 +30,7 @@ from tests.support.engine import (
     stored,
 )
 from tests.support.faults import Faulty
+from tests.support.makers import patch
 from tests.support.unplugged import Unplugged, write
 
 NEVER_MS = 3_600_000
@@ -128,11 +129,9 @@ def test_a_record_that_landed_at_another_s_place_is_not_read(tmp_path: Path):
     stored(tmp_path, 8, effects=effects)
     kept = records(tmp_path)
     (path,) = (tmp_path / "commitlog").iterdir()
-    data = bytearray(path.read_bytes())
-    at, size = kept[6].physical_offset, kept[6].size
-    assert kept[5].size == size
-    data[at : at + size] = record.encode(kept[5])
-    path.write_bytes(data)
+    at = kept[6].physical_offset
+    assert kept[5].size == kept[6].size
+    patch(path, at, record.encode(kept[5]))
     with open_store(tmp_path) as view, pytest.raises(CorruptStoreError, match="physical offset") as caught:
         list(view.messages())
     assert caught.value.position == at

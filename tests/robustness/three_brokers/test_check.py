@@ -12,6 +12,7 @@ from flintmq.store.message_store import MessageStore
 from labs.interop.live import KEYS
 from labs.three_brokers.check import WRONG, Found, check_broker, check_messages
 from labs.three_brokers.ledger import QUEUES, TOPIC, Ledger, Place, body_of, read_ledger
+from tests.support.makers import patch
 
 SIZE = int(KEYS["mappedFileSizeCommitLog"])
 COUNT = 200
@@ -105,12 +106,8 @@ def test_a_byte_and_a_unit_are_named(written: tuple[Path, Ledger], tmp_path: Pat
     master, ledger = written
     copy = shutil.copytree(master, tmp_path / "copy")
     place = ledger.acknowledged["b/50"].physical_offset
-    with (copy / "commitlog" / f"{0:020}").open("r+b") as log:
-        log.seek(place + 100)
-        log.write(b"\xff")
-    with (copy / "consumequeue" / TOPIC / "1" / f"{0:020}").open("r+b") as queue:
-        queue.seek(7)
-        queue.write(b"\x7f")
+    patch(copy / "commitlog" / f"{0:020}", place + 100, b"\xff")
+    patch(copy / "consumequeue" / TOPIC / "1" / f"{0:020}", 7, b"\x7f")
     found = whole(copy, master, ledger)
     assert [kind for kind in WRONG if found.counted[kind]] == ["other logs", "other queues", "unreadable", "defects"]
     assert f"other logs: b: another byte at log offset {place + 100}, of " in found.wrong[0]
@@ -122,8 +119,6 @@ def test_a_copy_that_ends_early_is_named(written: tuple[Path, Ledger], tmp_path:
     copy = shutil.copytree(master, tmp_path / "copy")
     place = ledger.acknowledged[f"b/{COUNT - 1}"].physical_offset
     file = copy / "commitlog" / f"{place - place % SIZE:020}"
-    with file.open("r+b") as log:
-        log.seek(place % SIZE)
-        log.write(bytes(SIZE - place % SIZE))
+    patch(file, place % SIZE, bytes(SIZE - place % SIZE))
     found = whole(copy, master, ledger)
     assert found.counted["other logs"] == 1 and "not all bytes up to" in found.wrong[0]

@@ -8,6 +8,7 @@ import pytest
 from flintmq.config.keys import StoreConfig
 from flintmq.forensics.verify import run as local
 from flintmq.spark.jobs import verify as job
+from tests.support.makers import flip
 
 
 @pytest.fixture
@@ -48,10 +49,8 @@ def test_on_damaged_stores(golden, in_process, tmp_path, kind):
         path = store.copy(tmp_path / str(number))
         files = [path / kind] if (path / kind).is_file() else sorted(f for f in (path / kind).rglob("*") if f.is_file())
         file = chance.choice(files)
-        data = bytearray(file.read_bytes())
-        used = [at for at, byte in enumerate(data) if byte]
-        data[chance.choice(used)] ^= 1 << chance.randrange(8)
-        file.write_bytes(data)
+        used = [at for at, byte in enumerate(file.read_bytes()) if byte]
+        flip(file, chance.choice(used), 1 << chance.randrange(8))
         expected, found = local.verify(path, config), in_process(7)(str(path), config)
         assert told(found)[:2] == told(expected)[:2], (number, file)
         assert told(found)[3] == told(expected)[3], (number, file)

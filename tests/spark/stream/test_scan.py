@@ -4,7 +4,7 @@ import pytest
 
 from flintmq.errors import StoreError
 from tests.spark.stream.drive import Query, in_queues, keys_of, place
-from tests.support.makers import hurt_body
+from tests.support.makers import hurt_body, patch
 
 
 def test_exploded_inner_batches(golden):
@@ -38,9 +38,7 @@ def test_units_that_mislead(golden, tmp_path, unit, number):
     path = store.copy(tmp_path)
     file, at = divmod(20 * number, 2000)
     queue = path / "consumequeue" / "Orders" / "0" / f"{2000 * file:020d}"
-    data = bytearray(queue.read_bytes())
-    data[at : at + 20] = unit
-    queue.write_bytes(data)
+    patch(queue, at, unit)
     for subscribe in ({}, {"subscribe": "Orders"}):
         query = Query(path, maxOffsetsPerTrigger=40, **subscribe)
         rows = [row["physical_offset"] for bite in query.bites() for row in bite]

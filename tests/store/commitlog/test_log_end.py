@@ -15,6 +15,7 @@ from flintmq.store.commitlog.snapshot import list_log
 from flintmq.testing.write_store import write_store
 from tests.compat.replication import GoldenMaster
 from tests.support.engine import message, open_small
+from tests.support.makers import patch
 
 
 class Far(Effects):
@@ -140,15 +141,9 @@ def logs(root):
     return sorted((root / "commitlog").iterdir())
 
 
-def overwrite(path: Path, position: int, data: bytes) -> None:
-    with open(path, "r+b") as file:
-        file.seek(position)
-        file.write(data)
-
-
 def name_in_index(root: Path, offset: int) -> None:
     """Make the newest index file name a record at this log offset as its last."""
-    overwrite(sorted((root / "index").iterdir())[-1], 24, struct.pack(">q", offset))
+    patch(sorted((root / "index").iterdir())[-1], 24, struct.pack(">q", offset))
 
 
 def test_the_search_begins_at_a_record_below_the_mark(stopped):
@@ -173,7 +168,7 @@ def stale_tail(root: Path, end: int) -> None:
         for number in range(340):
             store.put(message(number, size=100))
     old = logs(root.parent / "longer")[1].read_bytes()
-    overwrite(logs(root)[1], end - LOG, old[end - LOG :])
+    patch(logs(root)[1], end - LOG, old[end - LOG :])
 
 
 HARMS = {
@@ -181,7 +176,7 @@ HARMS = {
     "abort": lambda root, end: (root / "abort").touch(),
     "no mark": lambda root, end: (root / "flintmq.mark").unlink(),
     "no checkpoint": lambda root, end: (root / "checkpoint").unlink(),
-    "another checkpoint": lambda root, end: overwrite(root / "checkpoint", 0, bytes(24)),
+    "another checkpoint": lambda root, end: patch(root / "checkpoint", 0, bytes(24)),
     "no index": lambda root, end: [path.unlink() for path in (root / "index").iterdir()],
     "index names the end": lambda root, end: name_in_index(root, end),
     "index names what is beyond": lambda root, end: name_in_index(root, 1 << 62),
@@ -194,10 +189,10 @@ HARMS = {
     "empty last file": lambda root, end: logs(root)[1].write_bytes(b""),
     "short last file": lambda root, end: logs(root)[1].write_bytes(logs(root)[1].read_bytes()[: end - LOG - 50]),
     "half a last file": lambda root, end: logs(root)[1].write_bytes(logs(root)[1].read_bytes()[: (end - LOG) // 2]),
-    "zeros at the end": lambda root, end: overwrite(logs(root)[1], end - LOG - 700, bytes(700)),
-    "zeros in the last file": lambda root, end: overwrite(logs(root)[1], 500, bytes(2000)),
-    "a last file of zeros": lambda root, end: overwrite(logs(root)[1], 0, bytes(LOG)),
-    "junk after the end": lambda root, end: overwrite(logs(root)[1], end - LOG, b"junk" * 99),
+    "zeros at the end": lambda root, end: patch(logs(root)[1], end - LOG - 700, bytes(700)),
+    "zeros in the last file": lambda root, end: patch(logs(root)[1], 500, bytes(2000)),
+    "a last file of zeros": lambda root, end: patch(logs(root)[1], 0, bytes(LOG)),
+    "junk after the end": lambda root, end: patch(logs(root)[1], end - LOG, b"junk" * 99),
     "a tail of another life": stale_tail,
     "a link": lambda root, end: (root / "commitlog" / f"{2 * LOG:020}").symlink_to("/nowhere"),
 }
@@ -222,6 +217,6 @@ def test_damaged_stores_end_where_their_last_file_does(stopped, tmp_path, seed):
     for _ in range(chance.randrange(1, 4)):
         at = chance.randrange(0, end - LOG + 200)
         data = chance.choice([bytes(chance.randrange(1, 900)), chance.randbytes(chance.randrange(1, 60))])
-        overwrite(logs(root)[1], at, data)
+        patch(logs(root)[1], at, data)
     short, long = both(root)
     assert short == long

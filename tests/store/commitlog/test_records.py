@@ -4,6 +4,7 @@ import pytest
 
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.records import FIRST_READ, record_at
+from tests.support.makers import flip
 
 
 def log_of(path):
@@ -37,11 +38,7 @@ def test_a_flipped_bit_in_what_is_protected(golden, tmp_path, place):
     row = next(row for row in store.rows if row["body_length"] > 20)
     copy = store.copy(tmp_path)
     log = log_of(copy)
-    with open(log.files[0].path, "r+b") as file:
-        file.seek(row["physical_offset"] + place)
-        byte = file.read(1)[0]
-        file.seek(row["physical_offset"] + place)
-        file.write(bytes([byte ^ 1]))
+    flip(log.files[0].path, row["physical_offset"] + place)
     assert record_at(log, row["physical_offset"]) is None
 
 

@@ -12,6 +12,7 @@ from flintmq.store.commitlog import resync
 from flintmq.store.commitlog.end_of_log import Verdict
 from flintmq.store.commitlog.records import record_at
 from flintmq.store.commitlog.snapshot import Snapshot, list_log
+from tests.support.makers import patch
 
 PLAIN = StoreConfig()
 
@@ -189,13 +190,9 @@ def test_damage_is_seen_when_a_live_store_is_looked_at_again(tmp_path, monkeypat
         found = Snapshot(str(tmp_path / "store"), PLAIN)
         end = found.end
         path = tmp_path / "store" / "commitlog" / f"{0:020d}"
-        with path.open("r+b") as file:
-            file.seek(end)
-            file.write(b"no record")
+        patch(path, end, b"no record")
         assert found.again().log_end.verdict is Verdict.TORN_TAIL
-        with path.open("r+b") as file:
-            file.seek(end)
-            file.write(bytes(9))
+        patch(path, end, bytes(9))
         assert found.again().log_end.verdict is Verdict.END
 
 

@@ -10,6 +10,7 @@ from flintmq.format.consume_queue import Unit
 from flintmq.storage.files.filesystem import Effects
 from flintmq.store.consumequeue.reader import ExtQueue, HeldFiles, batch_queue, plain_queue
 from flintmq.store.layout.queue_name import QueueName, is_path, queue_names
+from tests.support.makers import patch
 
 NAME = QueueName("T", 0)
 PRE_BLANK = "0000000000000000 7fffffff 0000000000000000"
@@ -266,7 +267,5 @@ def test_the_end_of_a_large_file_is_found_with_few_looks(written: int, holes: bo
     if holes:
         assert disk.read <= 140_000, "of six million bytes"
     if written < 299_999:
-        with open(folder / f"{0:020d}", "r+b") as file:
-            file.seek(5_999_980)
-            file.write(b"\2" * 20)
+        patch(folder / f"{0:020d}", 5_999_980, b"\2" * 20)
         assert plain_queue(str(tmp_path), QueueName("T", 0), disk).end() == 300_000

@@ -39,6 +39,7 @@ from tests.support.engine import (
     tree,
 )
 from tests.support.faults import Faulty, unclean
+from tests.support.makers import patch
 
 SLOTS, ITEMS = 8, 32
 CONFIG = StoreConfig.from_keys({"maxHashSlotNum": SLOTS, "maxIndexNum": ITEMS})
@@ -476,9 +477,7 @@ def test_items_that_were_taken_back_do_not_come_back_for_others(tmp_path: Path, 
     last = newest_index(second).read_bytes()[72 + 15 * 20 : 72 + 16 * 20]
     as_synced(second, synced)
     if arrived == "the last item":
-        with newest_index(second).open("r+b") as file:
-            file.seek(72 + 15 * 20)
-            file.write(last)
+        patch(newest_index(second), 72 + 15 * 20, last)
     with open_small(second, effects) as store:
         assert found(store, range(105, 115)) == [1] * 10
     check_derived(second)

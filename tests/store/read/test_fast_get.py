@@ -25,6 +25,7 @@ from flintmq.testing.damage import cut, flip, random_damage
 from tests.compat.stores import Golden
 from tests.support.engine import FILE_SIZE, message, open_small, put_all, put_dispatched, stored
 from tests.support.faults import Faulty
+from tests.support.makers import patch
 
 S = GetMessageStatus
 COMPILED = _select.state()["fast_get"]
@@ -171,9 +172,7 @@ def test_units_that_are_wrong_are_left_to_the_slow_way(tmp_path: Path, case: str
     path = tmp_path / "consumequeue" / "T" / "0" / ("0" * 20)
     stored(tmp_path, 10)
     with open_small(tmp_path) as store:
-        data = bytearray(path.read_bytes())
-        data[60:80] = UNITS[case] or data[:20]
-        path.write_bytes(data)
+        patch(path, 60, UNITS[case] or path.read_bytes()[:20])
         store._parts.queues.plain[b"T", 0].forget()  # type: ignore[union-attr]
         reader = store._parts.reader
         reader.get_slowly("T", 0, 0, 1, None, 0)
@@ -315,9 +314,8 @@ def test_every_status_is_the_same_both_ways(tmp_path: Path, seed: int):
         low, gone = store._parts.files.min_offset, chance.randrange(5, len(parts) - 2)
         parts[gone].unlink()
         for path in (parts[gone - 1], parts[gone + 1]):
-            with path.open("r+b") as file:
-                file.seek(20 * chance.randrange(10))
-                file.write(chance.choice((bytes(20), UNIT.pack(Unit(0, 120, 5)), UNIT.pack(Unit(low + 1, 120, 5)))))
+            at = 20 * chance.randrange(10)
+            patch(path, at, chance.choice((bytes(20), UNIT.pack(Unit(0, 120, 5)), UNIT.pack(Unit(low + 1, 120, 5)))))
         queue = store._parts.queues.plain[b"T", 0]
         assert queue is not None
         queue.raise_minimum(3)

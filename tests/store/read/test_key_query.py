@@ -9,6 +9,7 @@ from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.index.reader import discover
 from flintmq.store.read import key_query
 from flintmq.store.read.key_query import KeyQuery
+from tests.support.makers import patch
 
 KEYS = ("maxHashSlotNum", "maxIndexNum")
 
@@ -138,9 +139,7 @@ def test_an_index_that_ends_in_items_of_a_cut_log(golden, tmp_path):
     store = golden("basic")
     copy = store.copy(tmp_path)
     cut = store.rows[2950]["physical_offset"]
-    with open(copy / "commitlog" / f"{655360:020d}", "r+b") as file:
-        file.seek(cut - 655360)
-        file.write(bytes(131072 - (cut - 655360)))
+    patch(copy / "commitlog" / f"{655360:020d}", cut - 655360, bytes(131072 - (cut - 655360)))
     wanted = holders(store.rows[:2950])
     config = config_of(store)
     newest = sorted(wanted, key=lambda name: wanted[name][-1])[-10:]

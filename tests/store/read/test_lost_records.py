@@ -20,6 +20,7 @@ from flintmq.store.read.queue_lookup import QueueLookup
 from flintmq.store.view import open_store
 from tests.compat.stores import Golden
 from tests.support.engine import KEYS, open_small
+from tests.support.makers import hurt_body
 
 SIZE = 131072
 
@@ -63,19 +64,12 @@ def test_one_record_with_a_flipped_bit(which: int, golden, tmp_path: Path) -> No
     basic: Golden = golden("basic")
     store, report = basic.copy(tmp_path), Report()
     row = [row for row in basic.live if row["topic"] == "Orders"][which]
-    flip(store, row)
+    hurt_body(store, row["physical_offset"])
     found = read_all(store, "Orders", report)
     assert row["physical_offset"] not in found
     assert [damage.offset for damage in report.damages] == [row["physical_offset"]]
     with open_store(store) as view, pytest.raises(MessageNotFoundError, match="damaged or missing"):
         view.get("Orders", row["queue_id"], row["queue_offset"])
-
-
-def flip(store: Path, row: dict) -> None:  # type: ignore[type-arg]
-    path = store / "commitlog" / f"{row['physical_offset'] // SIZE * SIZE:020}"
-    data = bytearray(path.read_bytes())
-    data[row["physical_offset"] % SIZE + 90] ^= 1
-    path.write_bytes(data)
 
 
 def test_a_sound_store_has_none(golden_store: Golden) -> None:
@@ -128,7 +122,7 @@ def test_a_key_whose_record_is_damaged(index: bool, golden, tmp_path: Path) -> N
     basic: Golden = golden("basic")
     store, report = basic.copy(tmp_path), Report()
     holders = [row for row in basic.live if row["topic"] == "Orders" and "k108" in (row["keys"] or "").split(" ")]
-    flip(store, holders[1])
+    hurt_body(store, holders[1]["physical_offset"])
     if not index:
         shutil.rmtree(store / "index")
     with open_store(store) as view:

@@ -16,6 +16,7 @@ from flintmq.store.read import queue_lookup
 from flintmq.store.read.queue_lookup import Bounds, QueueLookup
 from flintmq.store.view import StoreView
 from tests.support.engine import FILE_SIZE, open_small, put_all, put_dispatched, stored
+from tests.support.makers import patch
 
 PLAIN = StoreConfig()
 # Where Java's own bounds are not the measure (golden/README.md): a ghost unit is counted, and the records behind the
@@ -32,12 +33,6 @@ def lookup(path):
 
 def queue_file(path, name, start=0):
     return path / "consumequeue" / name.topic / str(name.queue_id) / f"{start:020d}"
-
-
-def write_at(file, position, data):
-    with open(file, "r+b") as out:
-        out.seek(position)
-        out.write(data)
 
 
 def rows_of(store, name):
@@ -112,9 +107,9 @@ def test_messages_of_light_queues(golden):
 def test_a_hole_in_a_queue_is_filled_from_the_log(golden, tmp_path):
     store = golden("basic")
     copy, name = store.copy(tmp_path), QueueName("Orders", 0)
-    write_at(queue_file(copy, name), 20 * 3, bytes(20 * 5))
-    write_at(queue_file(copy, name), 20 * 12, struct.pack(">qiq", 17, 100, 0))  # leads into a record
-    write_at(queue_file(copy, name), 20 * 14, struct.pack(">qiq", 0, 306, 0))  # leads to another queue's record
+    patch(queue_file(copy, name), 20 * 3, bytes(20 * 5))
+    patch(queue_file(copy, name), 20 * 12, struct.pack(">qiq", 17, 100, 0))  # leads into a record
+    patch(queue_file(copy, name), 20 * 14, struct.pack(">qiq", 0, 306, 0))  # leads to another queue's record
     check(lookup(copy), store, [name])
 
 
@@ -122,8 +117,8 @@ def test_the_first_and_the_last_unit_wrong(golden, tmp_path):
     store = golden("basic")
     copy, name = store.copy(tmp_path), QueueName("Orders", 0)
     last = rows_of(store, name)[-1]["queue_offset"]
-    write_at(queue_file(copy, name), 0, struct.pack(">qiq", 17, 100, 0))
-    write_at(queue_file(copy, name, last // 100 * 2000), last % 100 * 20, struct.pack(">qiq", 17, 100, 0))
+    patch(queue_file(copy, name), 0, struct.pack(">qiq", 17, 100, 0))
+    patch(queue_file(copy, name, last // 100 * 2000), last % 100 * 20, struct.pack(">qiq", 17, 100, 0))
     found = lookup(copy)
     assert found.message(name, 0).physical_offset == rows_of(store, name)[0]["physical_offset"]
     # The last one is taken for a ghost: the bytes do not tell it from one.
@@ -152,11 +147,11 @@ def test_ghosts_behind_the_end_do_not_count(golden):
 def test_pre_blank_units_do_not_count(golden, tmp_path):
     store = golden("basic")
     copy, name = store.copy(tmp_path), QueueName("Orders", 0)
-    write_at(queue_file(copy, name), 0, struct.pack(">qiq", 0, 0x7FFFFFFF, 0) * 8)
+    patch(queue_file(copy, name), 0, struct.pack(">qiq", 0, 0x7FFFFFFF, 0) * 8)
     found = lookup(copy)
     assert found.bounds(name)[:2] == (8, 185)
     assert found.message(name, 7) is None and found.message(name, 8) is not None
-    write_at(queue_file(copy, name), 0, struct.pack(">qiq", 0, 0x7FFFFFFF, 0) * 100)
+    patch(queue_file(copy, name), 0, struct.pack(">qiq", 0, 0x7FFFFFFF, 0) * 100)
     for file in sorted(queue_file(copy, name).parent.iterdir())[1:]:
         file.unlink()
     assert lookup(copy).file_bounds(name) == (0, 0, 0)
@@ -170,7 +165,7 @@ def test_records_that_are_not_dispatched_yet(golden, tmp_path):
     for row in late:
         at = row["queue_offset"] * 20
         file = queue_file(copy, QueueName(row["topic"], row["queue_id"]), at // 2000 * 2000)
-        write_at(file, at % 2000, bytes(20))
+        patch(file, at % 2000, bytes(20))
     found = lookup(copy)
     check(found, store)
     assert found.dispatched_end() <= late[0]["physical_offset"]
@@ -314,9 +309,7 @@ def file_of(path, queue_id):
 
 
 def write(path, number, data):
-    with file_of(path, 0).open("r+b") as file:
-        file.seek(number * UNIT_SIZE)
-        file.write(data)
+    patch(file_of(path, 0), number * UNIT_SIZE, data)
 
 
 def cut(path, _end):

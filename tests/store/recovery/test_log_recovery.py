@@ -20,6 +20,7 @@ from flintmq.store.recovery.derived import begin_of_dispatch
 from flintmq.store.recovery.find_end import MARGIN_MS, EndSearch, check_files, recovery_scan_start
 from flintmq.store.recovery.truncate import truncate_log
 from tests.support.faults import Faulty
+from tests.support.makers import flip
 from tests.support.small_logs import FILE_SIZE, SIZE, log_of, make
 
 SIZE_2 = 2 * FILE_SIZE
@@ -165,9 +166,7 @@ def test_the_order_of_queues_counts_only_where_flintmq_alone_has_written_and_did
 def test_what_lies_before_the_walk_s_begin_is_not_read(tmp_path: Path):
     files = two_files(tmp_path, some(FILE_SIZE, 3))
     path = Path(files.files[0].path)
-    data = bytearray(path.read_bytes())
-    data[SIZE + 90] ^= 1
-    path.write_bytes(data)
+    flip(path, SIZE + 90)
     recovery, _ = recovery_of(files, StopFacts(clean=True))
     assert recovery.find() == (FILE_SIZE + SIZE, 1004, Verdict.END)
 

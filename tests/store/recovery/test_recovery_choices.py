@@ -25,6 +25,7 @@ from flintmq.store.recovery.preview import preview
 from flintmq.testing import damage
 from tests.support.crashed import Clock, killed, log_file, make, quarantined, reopened, zero
 from tests.support.engine import FILE_SIZE, KEYS, check_derived, open_small, put_all, records, stored, tree
+from tests.support.makers import patch
 
 CONFIG = StoreConfig.from_keys(KEYS)
 
@@ -298,9 +299,7 @@ def test_a_queue_offset_that_is_not_the_next_one_ends_an_unflushed_log(tmp_path:
     """B9: above the mark a record must carry its queue's next offset."""
     kept = make(tmp_path, count=6, size=200)
     path, position = log_file(tmp_path, kept[-1].physical_offset)
-    data = bytearray(path.read_bytes())
-    data[position : position + kept[-1].size] = record.encode(kept[-1]._replace(queue_offset=9))
-    path.write_bytes(data)
+    patch(path, position, record.encode(kept[-1]._replace(queue_offset=9)))
     (tmp_path / "abort").write_text("1")
     time = kept[2].store_timestamp
     (tmp_path / "checkpoint").write_bytes(checkpoint.encode(checkpoint.Checkpoint(time, time)))
@@ -314,9 +313,8 @@ def test_a_queue_that_rocketmq_began_again_is_kept_whatever_stops_the_first_star
     kept = make(tmp_path, count=6, size=200)
     killed(tmp_path, flushed=kept[3].physical_offset)
     path, position = log_file(tmp_path, kept[4].physical_offset)
-    data, kept[4:] = bytearray(path.read_bytes()), [r._replace(queue_offset=n) for n, r in enumerate(kept[4:])]
-    data[position : position + 2 * kept[4].size] = b"".join(map(record.encode, kept[4:]))
-    path.write_bytes(data)
+    kept[4:] = [r._replace(queue_offset=n) for n, r in enumerate(kept[4:])]
+    patch(path, position, b"".join(map(record.encode, kept[4:])))
     alone = tmp_path.parent / "alone"
     shutil.copytree(tmp_path, alone)
     (alone / "abort").write_text("1\nanother-boot")
@@ -326,8 +324,8 @@ def test_a_queue_that_rocketmq_began_again_is_kept_whatever_stops_the_first_star
     def stop(self: StoreFiles) -> None:
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch:
-        patch.setattr(StoreFiles, "make_abort", stop)
+    with monkeypatch.context() as change:
+        change.setattr(StoreFiles, "make_abort", stop)
         with pytest.raises(KeyboardInterrupt):
             open_small(tmp_path)
     (tmp_path / "abort").write_text("1\nanother-boot")

@@ -13,6 +13,7 @@ from flintmq.spark.jobs.dispatch import preflight as start
 from flintmq.spark.jobs.dispatch.job import dispatch
 from flintmq.spark.jobs.dispatch.state import load
 from tests.spark.jobs.dispatch.dispatching import derived, tasks_as_calls
+from tests.support.makers import patch
 
 
 @pytest.fixture
@@ -32,9 +33,7 @@ def test_what_is_not_committed_is_cut(made):
     path = max(state.queues, key=lambda name: state.queues[name].next)
     row = state.queues[path]
     last = max((into / path).iterdir())
-    with last.open("r+b") as file:
-        file.seek(20 * row.next - int(last.name))
-        file.write(b"unit" * 10)
+    patch(last, 20 * row.next - int(last.name), b"unit" * 10)
     (into / path / f"{int(last.name) + plan.sizes.queue_file:020d}").write_bytes(b"x" * plan.sizes.queue_file)
     stranger = into / "consumequeue" / "Stranger" / "0"
     stranger.mkdir(parents=True)

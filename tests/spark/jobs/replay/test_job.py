@@ -20,6 +20,7 @@ from flintmq.spark.jobs.stats.job import stats
 from flintmq.store.message_store import MessageStore
 from tests.spark.jobs import calls
 from tests.spark.jobs.replay.replaying import SMALL, bulk, held, tasks_as_calls, without_offsets
+from tests.support.makers import patch
 from tests.support.object_server import BUCKET, KEYS
 
 
@@ -146,9 +147,7 @@ def test_a_failure_leaves_no_store_and_nothing_else(golden: Any, tmp_path: Path,
 def test_damage_fails_unless_it_may_be_skipped(golden: Any, tmp_path: Path) -> None:
     source = golden("basic").copy(tmp_path)
     at = golden("basic").rows[100]["physical_offset"] + 95
-    with open(source / "commitlog" / ("0" * 20), "r+b") as file:
-        file.seek(at)
-        file.write(b"\xff\xfe")
+    patch(source / "commitlog" / ("0" * 20), at, b"\xff\xfe")
     with pytest.raises(CorruptStoreError):
         bulk(source, tmp_path / "new")
     assert not (tmp_path / "new").exists()
