@@ -2,10 +2,7 @@
 
 import os
 import sys
-import threading
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -14,6 +11,7 @@ from flintmq.errors import MissingExtraError, StoreAccessError
 from flintmq.objects.aws_profile import profile, provider, region_of
 from flintmq.objects.opening import bucket_of
 from tests.support import object_server
+from tests.support.http_answers import answering
 
 CREDENTIALS = """
 [default]
@@ -166,40 +164,19 @@ def test_keys_of_a_profile_open_a_bucket(tmp_path, boto3, objects, monkeypatch):
     assert bucket.read("of-a-profile") == b"1"
 
 
-@contextmanager
-def amazon(status, headers):
-    """A server that answers HEAD, and notes what was asked."""
-    asked = []
-
-    class Answer(BaseHTTPRequestHandler):
-        def do_HEAD(self):
-            asked.append(self.path)
-            self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.end_headers()
-
-        def log_message(self, *_):
-            """Nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", asked
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
 @pytest.mark.parametrize("status", [200, 301, 403])
 def test_the_region_of_a_bucket(status):
-    with amazon(status, {"x-amz-bucket-region": "eu-west-3", "Location": "http://127.0.0.1:9/"}) as (url, asked):
+    asked, headers = [], {"x-amz-bucket-region": "eu-west-3", "Location": "http://127.0.0.1:9/"}
+    with answering(lambda request: asked.append(request[:2]) or (status, headers, b"")) as url:
         assert region_of("my.bucket", 5, url) == "eu-west-3"
-        assert asked == ["/my.bucket"]
+        assert asked == [("HEAD", "/my.bucket")]
 
 
 def test_a_region_that_nobody_knows():
-    with amazon(404, {}) as (url, _), pytest.raises(StoreAccessError, match="there is no such bucket; give s3.region$"):
+    with (
+        answering(lambda _: (404, {}, b"")) as url,
+        pytest.raises(StoreAccessError, match="there is no such bucket; give s3.region$"),
+    ):
         region_of("b", 5, url)
     with pytest.raises(
         StoreAccessError, match="^s3://b: http://127.0.0.1:9 was asked for its region: .*give s3.region$"

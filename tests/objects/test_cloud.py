@@ -1,8 +1,6 @@
 """Clients of clouds: a server that keeps no promise, forked processes, OSS, errors without secrets."""
 
 import os
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -11,6 +9,7 @@ from flintmq.errors import StoreAccessError, UsageError
 from flintmq.objects.cloud import CloudBucket
 from flintmq.objects.object_store import ObjectStore
 from flintmq.objects.opening import bucket_of
+from tests.support.http_answers import answering
 
 
 @pytest.fixture
@@ -18,31 +17,14 @@ def careless(monkeypatch):
     """An S3 server that takes every put; gives its endpoint and what was asked."""
     asked = []
 
-    class Answer(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def answer(request):
+        asked.append((request.method, request.path.partition("?")[0], request.headers.get("If-None-Match")))
+        return 200, {"ETag": '"1"'}, b"<DeleteResult></DeleteResult>" if request.method == "POST" else b""
 
-        def _do(self):
-            self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            asked.append((self.command, self.path.partition("?")[0], self.headers.get("If-None-Match")))
-            self.send_response(200)
-            self.send_header("ETag", '"1"')
-            body = b"<DeleteResult></DeleteResult>" if self.command == "POST" else b""
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        do_PUT = do_POST = do_DELETE = _do
-
-        def log_message(self, *_):
-            """Nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "y")
-    yield f"http://127.0.0.1:{server.server_port}", asked
-    server.shutdown()
-    server.server_close()
+    with answering(answer) as url:
+        yield url, asked
 
 
 def test_a_server_that_lets_two_win_is_found_before_a_put(careless):
@@ -150,28 +132,12 @@ def test_a_token_that_has_run_out(monkeypatch):
         b'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>ExpiredToken</Code>'
         b"<Message>The provided token has expired.</Message><Token-0>secret-token</Token-0></Error>"
     )
-
-    class Answer(BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(400)
-            self.send_header("Content-Length", str(len(told)))
-            self.end_headers()
-            self.wfile.write(told)
-
-        def log_message(self, *_):
-            """Nothing."""
-
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.setenv(name, "secret-token")
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        bucket, _ = bucket_of("s3://b/x", S3Options(f"http://127.0.0.1:{server.server_port}"))
+    with answering(lambda _: (400, {}, told)) as url:
+        bucket, _ = bucket_of("s3://b/x", S3Options(url))
         with pytest.raises(StoreAccessError) as caught:
             bucket.listed("x", True)
-    finally:
-        server.shutdown()
-        server.server_close()
     assert str(caught.value) == (
         "s3://b/x: HTTP status 400 Bad Request: ExpiredToken: The provided token has expired.; check s3.endpoint, "
         "s3.region, the keys in the environment, and that the server answers"

@@ -1,9 +1,6 @@
 """WebHDFS where servers fail: a standby, a lost answer, bytes that end too early. Real ones: test_bucket.py."""
 
 import json
-import threading
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
@@ -11,51 +8,22 @@ import pytest
 from flintmq.config.s3 import S3Options
 from flintmq.errors import StoreAccessError
 from flintmq.objects.web_hdfs import WebHdfs
+from tests.support.http_answers import answering
 
 
-@contextmanager
-def answering(answer):
-    """A server; `answer(method, path, query, body)` gives status, bytes and headers, or None: the line breaks."""
+def node_of(answer):
+    """A server; `answer(method, path, query, body)` gives status, headers and bytes, or None: the line breaks."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def _do(self):
-            parts = urlsplit(self.path)
-            query = {name: values[0] for name, values in parse_qs(parts.query).items()}
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            path = unquote(parts.path).removeprefix("/webhdfs/v1/")
-            with lock:
-                told = answer(self.command, path, query, body)
-            if told is None:
-                self.connection.close()
-                return
-            status, data, headers = told
-            self.send_response(status)
-            for name, value in {"Content-Length": str(len(data)), **headers}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(data)
+    def told(asked):
+        parts = urlsplit(asked.path)
+        query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        return answer(asked.method, unquote(parts.path).removeprefix("/webhdfs/v1/"), query, asked.body)
 
-        do_GET = do_PUT = do_DELETE = _do
-
-        def log_message(self, *_):
-            """Nothing."""
-
-    class Server(ThreadingHTTPServer):
-        def handle_error(self, *_):
-            """Nothing: lines break here on purpose."""
-
-    lock = threading.Lock()
-    server = Server(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    return answering(told)
 
 
 def refusal(status, kind, message="no"):
-    return status, json.dumps({"RemoteException": {"exception": kind, "message": message}}).encode(), {}
+    return status, {}, json.dumps({"RemoteException": {"exception": kind, "message": message}}).encode()
 
 
 def status_of(size):
@@ -67,9 +35,9 @@ def test_a_standby_is_passed_over():
 
     def active(method, path, query, body):
         asked.append((method, path, query["op"], query["user.name"]))
-        return 200, status_of(7), {}
+        return 200, {}, status_of(7)
 
-    with answering(lambda *_: refusal(403, "StandbyException")) as standby, answering(active) as other:
+    with node_of(lambda *_: refusal(403, "StandbyException")) as standby, node_of(active) as other:
         bucket = WebHdfs("cluster", S3Options(hdfs_http=f"{standby},{other}", hdfs_user="shop", attempts=1))
         assert bucket.find("库存/a b").size == 7
     assert asked == [("GET", "库存/a b", "GETFILESTATUS", "shop")]
@@ -85,15 +53,15 @@ class NameNode:
         operation = query["op"]
         if operation == "CREATE":
             self.files[path] = body
-            return 201, b"", {}
+            return 201, {}, b""
         if operation == "GETFILESTATUS":
             return (
-                (200, status_of(len(self.files[path])), {})
+                (200, {}, status_of(len(self.files[path])))
                 if path in self.files
                 else refusal(404, "FileNotFoundException")
             )
         if operation == "DELETE":
-            return 200, b'{"boolean": true}', {}
+            return 200, {}, b'{"boolean": true}'
         assert operation == "RENAME"
         self.renames += 1
         if self.renames == 1 and not self.done:
@@ -104,13 +72,13 @@ class NameNode:
         if target in self.files and query["renameoptions"] == "NONE":
             return refusal(403, "FileAlreadyExistsException")
         self.files[target] = self.files.pop(path)
-        return None if self.renames == 1 else (200, b"", {})
+        return None if self.renames == 1 else (200, {}, b"")
 
 
 @pytest.mark.parametrize("done", [True, False])
 def test_of_a_lost_answer_the_outcome_is_found(done):
     node = NameNode(done)
-    with answering(node) as url:
+    with node_of(node) as url:
         bucket = WebHdfs("h", S3Options(hdfs_http=url))
         assert bucket.put_new("a/b", b"") is True
         assert bucket.put_new("a/b", b"") is False
@@ -123,10 +91,10 @@ def test_bytes_that_end_too_early_are_asked_for_again():
     def node(method, path, query, body):
         asked.append(query)
         if len(asked) == 1:
-            return 200, b"012", {"Content-Length": "5"}
-        return 200, b"01234", {}
+            return 200, {"Content-Length": "5"}, b"012"
+        return 200, {}, b"01234"
 
-    with answering(node) as url:
+    with node_of(node) as url:
         assert WebHdfs("h", S3Options(hdfs_http=url)).read("k", 10, 15) == b"01234"
     assert [(query["offset"], query["length"]) for query in asked] == [("10", "5")] * 2
 
@@ -139,12 +107,12 @@ def test_bytes_that_end_too_early_are_asked_for_again():
             refusal(403, "AccessControlException", "no\n\tat a.Checker.check(C.java:1)"),
             "AccessControlException: no; check",
         ),
-        ((404, b"<html>\n<h1>nothing</h1>", {}), "HTTP status 404: '<html>"),
-        ((200, b"not json", {}), "is no answer of WebHDFS; check hdfs"),
+        ((404, {}, b"<html>\n<h1>nothing</h1>"), "HTTP status 404: '<html>"),
+        ((200, {}, b"not json"), "is no answer of WebHDFS; check hdfs"),
     ],
 )
 def test_refusals_are_one_line(answer, told):
-    with answering(lambda *_: answer) as url, pytest.raises(StoreAccessError) as caught:
+    with node_of(lambda *_: answer) as url, pytest.raises(StoreAccessError) as caught:
         WebHdfs("h:8020", S3Options(hdfs_http=url, attempts=1)).find("a/b")
     assert str(caught.value).startswith("hdfs://h:8020/a/b: ") and told in str(caught.value)
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 500

@@ -4,10 +4,8 @@ It follows Iceberg's `rest-catalog-open-api.yaml` as far as an export needs it: 
 """
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,8 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, No
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.table import CommitTableRequest
 
+from tests.support.http_answers import Answer, Asked, answering
+
 STATUS = {CommitFailedException: 409, NoSuchTableError: 404, NoSuchNamespaceError: 404}
 
 
@@ -25,44 +25,24 @@ def running(folder: Path) -> Iterator[tuple[str, list[str]]]:
     """Serve a catalog that is in this directory; gives its URL and the requests, as they come."""
     requests: list[str] = []
     catalog = SqlCatalog("served", uri=f"sqlite:///{folder}/served.db", warehouse=str(folder))
-    one_at_a_time = threading.Lock()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def answer(asked: Asked) -> Answer:
+        requests.append(f"{asked.method} {asked.path}")
+        try:
+            status, found = 200, answered(catalog, asked.path.split("/")[2:], asked.body)
+        except tuple(STATUS) as error:
+            status = STATUS[type(error)]
+            found = {"error": {"message": str(error), "type": type(error).__name__, "code": status}}
+        return (
+            status,
+            {"Content-Type": "application/json"},
+            b"" if asked.method == "HEAD" else json.dumps(found).encode(),
+        )
 
-        def do_GET(self) -> None:
-            self.answer()
-
-        do_POST = do_HEAD = do_GET
-
-        def answer(self) -> None:
-            requests.append(f"{self.command} {self.path}")
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            try:
-                with one_at_a_time:
-                    status, found = 200, answered(catalog, self.path.split("/")[2:], body)
-            except tuple(STATUS) as error:
-                status = STATUS[type(error)]
-                found = {"error": {"message": str(error), "type": type(error).__name__, "code": status}}
-            data = b"" if self.command == "HEAD" else json.dumps(found).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}", requests
+        with answering(answer) as url:
+            yield url, requests
     finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
         catalog.close()
 
 

@@ -2,13 +2,12 @@
 
 import base64
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from flintmq.errors import StoreAccessError, UsageError
 from flintmq.lake.shape.bodies.registry import UNKNOWN_MAX, SchemaRegistry
+from tests.support.http_answers import answering
 
 
 @pytest.fixture
@@ -29,24 +28,13 @@ def server(asked):
         7: (401, "{}"),
     }
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            asked.append((self.path, self.headers.get("Authorization")))
-            status, text = answers.get(int(self.path.rpartition("/")[2]), (404, "{}"))
-            self.send_response(status)
-            self.end_headers()
-            self.wfile.write(text.encode())
+    def answer(request):
+        asked.append((request.path, request.headers.get("Authorization")))
+        status, text = answers.get(int(request.path.rpartition("/")[2]), (404, "{}"))
+        return status, {}, text.encode()
 
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
-    thread.join(10)
+    with answering(answer) as url:
+        yield url.removeprefix("http://")
 
 
 def test_answers(server, asked):
