@@ -19,6 +19,7 @@ from flintmq.lake.read.scan import plan_scan
 from flintmq.store.commitlog import files
 from flintmq.store.commitlog.report import Report
 from tests.cli.conftest import Run
+from tests.support.engine import put_messages
 from tests.support.sized_store import OTHERS, SIZES, digest, make_all_kinds, says_why
 
 
@@ -134,9 +135,7 @@ def test_a_lowered_maxmessagesize_loses_no_message(tmp_path: Path, run: Run, doo
     """RocketMQ asks it when it stores: with any value it starts with all records, and keeps them (5.3.3 to 5.5.0)."""
     root, out = tmp_path / "store", tmp_path / "out"
     bodies = [b"a", bytes(300_000), b"c"]
-    with MessageStore(root, mapped_file_size_commit_log=1 << 20) as store:
-        for body in bodies:
-            store.put(Message("T", body)).raise_for_status()
+    put_messages(root, (Message("T", body) for body in bodies), mapped_file_size_commit_log=1 << 20)
     words = [str(word).replace("STORE", str(root)).replace("OUT", str(out)) for word in COMMANDS[door]]
     done = run(*words, "--set", "maxMessageSize=1000")
     assert done.code == 0, (done.out, done.err)

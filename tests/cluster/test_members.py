@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from flintmq import Message, MessageStore
+from flintmq import Message
 from flintmq.cluster.member import ONLY, Member
 from flintmq.cluster.members import NO_STORE, SAME_STORE, find_members, names_many, only_named
 from flintmq.cluster.same_log import ONE_LOG
 from flintmq.errors import NotAStoreError, UsageError
 from flintmq.store.commitlog.report import LOST, Report
+from tests.support.engine import put_messages
 
 
 def names(found: object) -> list[str]:
@@ -132,9 +133,7 @@ def test_one_name_for_two_logs_is_refused(brokers: Path) -> None:
 
 
 def fill(path: Path, begin: int, end: int) -> None:
-    with MessageStore(path, dev=True) as store:
-        for number in range(begin, end):
-            assert store.put(Message("Orders", b"%d" % number)).status.name == "PUT_OK"
+    put_messages(path, (Message("Orders", b"%d" % number) for number in range(begin, end)), dev=True)
 
 
 def test_of_master_and_slave_the_one_that_is_further(tmp_path: Path) -> None:

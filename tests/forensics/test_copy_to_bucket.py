@@ -30,6 +30,7 @@ from flintmq.store.commitlog.predicate import Predicate
 from tests.cli.conftest import Run, run
 from tests.compat.stores import Golden
 from tests.forensics.test_copy import SMALL, files
+from tests.support.engine import put_messages
 from tests.support.makers import config_of
 from tests.support.object_server import BUCKET, KEYS, Server
 from tests.support.threads import at_once
@@ -117,9 +118,7 @@ def test_there_and_back(golden: Any, tmp_path: Path, place: Place, objects: Serv
 
 def test_bytes_after_the_end_are_zeros_there_too(tmp_path: Path, place: Place) -> None:
     """A log file has its whole size: RocketMQ refuses one that is shorter."""
-    with flintmq.MessageStore(tmp_path / "store", config=SMALL) as store:
-        for _ in range(40):
-            store.put(Message("T", b"x" * 3000))
+    put_messages(tmp_path / "store", (Message("T", b"x" * 3000) for _ in range(40)), config=SMALL)
     copy_whole(str(tmp_path / "store"), place.url, place.config)
     log = {name: data for name, data in place.files().items() if name.startswith("commitlog/")}
     assert len(log) == 2 and {len(data) for data in log.values()} == {65536}
@@ -159,9 +158,7 @@ def test_a_store_that_is_opened_meanwhile(tmp_path: Path, place: Place, monkeypa
     root, config = tmp_path / "store", StoreConfig.from_keys(SMALL).with_keys(place.keys)
 
     def put(count: int) -> None:
-        with flintmq.MessageStore(root, config=SMALL) as store:
-            for _ in range(count):
-                store.put(Message("T", b"x" * 3000))
+        put_messages(root, (Message("T", b"x" * 3000) for _ in range(count)), config=SMALL)
 
     put(40)
     seen: list[str] = []

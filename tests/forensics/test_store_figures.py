@@ -12,6 +12,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.forensics import store_figures as module
 from flintmq.forensics.store_figures import StoreFigures, StoreWatch
 from flintmq.store.commitlog import log_end
+from tests.support.engine import put_messages
 from tests.support.prometheus import only, samples
 
 KEYS = {"mapped_file_size_commit_log": 1 << 16}
@@ -86,9 +87,7 @@ def test_a_commit_alone_is_seen(tmp_path: Path) -> None:
 
 def test_offsets_that_are_none_of_their_queues_are_counted(tmp_path: Path) -> None:
     """Their lag alone would say that all is consumed, or that nothing is."""
-    with MessageStore(tmp_path, **KEYS) as store:
-        for queue in range(4):
-            store.put(Message("T", b"x", queue_id=queue))
+    put_messages(tmp_path, (Message("T", b"x", queue_id=queue) for queue in range(4)), **KEYS)
     offsets = {"T@ahead": "0:999,1:1,2:-5,3:-1", "T@right": "0:1,1:0", "Deleted@old": "0:7"}
     tables = ",".join(f'"{name}":{{{queues}}}' for name, queues in offsets.items())
     (tmp_path / "config" / "consumerOffset.json").write_text(f'{{"offsetTable":{{{tables}}}}}')

@@ -10,6 +10,7 @@ import flintmq
 from flintmq.errors import CorruptStoreError, UsageError
 from flintmq.frames.sql import ask
 from flintmq.testing import write_store
+from tests.support.engine import put_messages
 
 
 def test_rows_come_as_they_are_found(tmp_path: Path) -> None:
@@ -85,9 +86,7 @@ def test_a_filter_keeps_far_times_from_a_duckdb_of_ones_own(tmp_path: Path) -> N
     """As the page says: Arrow applies it before DuckDB sees the value."""
     import duckdb
 
-    with flintmq.MessageStore(tmp_path / "s", dev=True) as store:
-        for born in FAR[:4]:
-            store.put(flintmq.Message("T", b"", born_timestamp=born))
+    put_messages(tmp_path / "s", (flintmq.Message("T", b"", born_timestamp=born) for born in FAR[:4]), dev=True)
     messages = flintmq.dataset(tmp_path / "s")
     question = "select epoch_ms(born_timestamp) from messages"
     with pytest.raises(duckdb.Error, match="TimestampTZ"):

@@ -38,7 +38,17 @@ from flintmq.store.commitlog.end_of_log import read_facts
 from flintmq.store.message_store import MessageStore
 from flintmq.store.recovery.apply import Recovery
 from tests.support.crashed import flip, killed, make
-from tests.support.engine import FIRST_LOG, KEYS, check_derived, message, open_small, put_all, records, stored
+from tests.support.engine import (
+    FIRST_LOG,
+    KEYS,
+    check_derived,
+    message,
+    open_small,
+    put_all,
+    put_messages,
+    records,
+    stored,
+)
 from tests.support.faults import Faulty, unclean
 from tests.support.threads import beside
 
@@ -486,9 +496,7 @@ def test_a_new_store_gets_the_directories_of_its_log_and_no_other_store_does(tmp
     MessageStore(tmp_path / "s", keys).close()
     assert all(place.is_dir() for place in places), "nothing was put: they may be made again"
     shutil.rmtree(places[0])
-    with MessageStore(tmp_path / "s", keys) as store:
-        for number in range(40):
-            store.put(Message("T", b"%0300d" % number)).raise_for_status()
+    put_messages(tmp_path / "s", (Message("T", b"%0300d" % number) for number in range(40)), keys)
     assert all(any(place.iterdir()) for place in places)
     shutil.rmtree(places[0])
     with pytest.raises(NotAStoreError, match=f"{places[0]}: storePathCommitLog names it, .* mount its disk"):

@@ -1,5 +1,6 @@
 """Small stores for tests of the engine, and what lies in one, read by the slow reference codecs alone."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,13 @@ def stored(
     """Open a small store, put messages, and close it."""
     with open_small(root, **keys) as store:
         return put_all(store, count, first, topic=topic, queue_id=queue_id, size=size)
+
+
+def put_messages(root: str | Path, messages: Iterable[Message], config: Any = None, **keys: Any) -> None:
+    """Open a store, put messages, each of which must be PUT_OK, and close it."""
+    with MessageStore(root, config, **keys) as store:
+        for one in messages:
+            assert store.put(one).status is PutMessageStatus.PUT_OK
 
 
 def records(root: Path | str, file_size: int = FILE_SIZE) -> list[record.Record]:

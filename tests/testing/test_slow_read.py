@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from flintmq.testing import slow_read
-from tests.support.engine import FILE_SIZE, open_small, put_all
+from tests.support.engine import FILE_SIZE, open_small, put_all, stored
 from tests.support.makers import flip
 
 
@@ -24,8 +24,7 @@ def test_a_store_of_several_files(tmp_path: Path):
 
 
 def test_bytes_behind_the_end_and_a_broken_chain_are_told(tmp_path: Path):
-    with open_small(tmp_path) as store:
-        put_all(store, 3)
+    stored(tmp_path, 3)
     log, index = tmp_path / "commitlog" / ("0" * 20), next((tmp_path / "index").iterdir())
     data = bytearray(log.read_bytes())
     data[-1] = 1

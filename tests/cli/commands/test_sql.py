@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Run
+from tests.support.engine import put_messages
 
 pytest.importorskip("duckdb", reason="duckdb is not installed")
 pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
@@ -146,8 +147,7 @@ def test_history_of_stores_that_are_gone(run: Run, tmp_path: Path) -> None:
 
     stores = tmp_path / "stores"
     for broker in ("a", "b", "c"):
-        with flintmq.MessageStore(stores / broker / "store") as store:
-            store.put(flintmq.Message("Orders", b"1"))
+        put_messages(stores / broker / "store", [flintmq.Message("Orders", b"1")])
     both, count = f"{stores}/{{broker}}/store", "select count(*) as n from messages"
     export(both, str(tmp_path / "out"))
     assert run("sql", both, count, "--history", tmp_path / "out").err == ""
@@ -164,8 +164,7 @@ def test_a_misspelled_topic(run: Run, tmp_path: Path) -> None:
     from flintmq.lake.export.export_once import export
 
     for broker, topic in (("a", "Orders"), ("b", "Refunds")):
-        with flintmq.MessageStore(tmp_path / broker / "store") as store:
-            store.put(flintmq.Message(topic, b"1"))
+        put_messages(tmp_path / broker / "store", [flintmq.Message(topic, b"1")])
     count, both = "select count(*) as n from messages", f"{tmp_path}/{{broker}}/store"
     for place in (tmp_path / "a" / "store", both):
         refused = run("sql", place, count, "--topic", "Order")
@@ -173,8 +172,7 @@ def test_a_misspelled_topic(run: Run, tmp_path: Path) -> None:
         assert run("sql", place, count, "--topic", "Orders", "--json").rows == [{"n": 1}]
     assert run("sql", both, count, "--topic", "Refunds", "--json").rows == [{"n": 1}]
     export(str(tmp_path / "a" / "store"), str(tmp_path / "out"))
-    with flintmq.MessageStore(tmp_path / "other" / "store") as store:
-        store.put(flintmq.Message("Else", b"1"))
+    put_messages(tmp_path / "other" / "store", [flintmq.Message("Else", b"1")])
     for words in (("Order",), ("Orders", "--topic", "Order")):
         refused = run("sql", tmp_path / "a" / "store", count, "--history", tmp_path / "out", "--topic", *words)
         assert refused.code == 7 and "there is no such topic" in refused.err

@@ -18,7 +18,7 @@ from flintmq.forensics.topic_tail import TopicTail
 from flintmq.message import Message
 from flintmq.store.message_store import MessageStore
 from tests.cli.conftest import Run
-from tests.support.engine import open_small, put_all
+from tests.support.engine import put_messages, stored
 
 
 def test_the_newest_as_scan_shows_them(run: Run, golden) -> None:  # type: ignore[no-untyped-def]
@@ -54,8 +54,7 @@ def test_wrong_use(run: Run, golden, words: tuple[str, ...], code: int, text: st
 
 
 def test_what_a_store_holds_cannot_reach_the_terminal(run: Run, tmp_path: Path) -> None:
-    with MessageStore(tmp_path, dev=True) as store:
-        store.put(Message("T", b"\x1b[2J\xff", tags="\u202etag"))
+    put_messages(tmp_path, [Message("T", b"\x1b[2J\xff", tags="\u202etag")], dev=True)
     result = run("tail", tmp_path, "T")
     assert "\\x1b[2J\\xff" in result.out and "\\u202etag" in result.out
 
@@ -84,8 +83,7 @@ def line(process: subprocess.Popen[str]) -> str:
 def test_following_ends_with_the_store(tmp_path: Path, gone: str) -> None:
     """A disk that is not mounted any more gives no messages: nobody should wait for them."""
     root = tmp_path / "store"
-    with open_small(root) as store:
-        put_all(store, 1)
+    stored(root, 1)
     with open_store(root) as view:
         coming = TopicTail(view, "T").coming(ReaderGone(view.root))
         (root / gone).rename(tmp_path / "away")

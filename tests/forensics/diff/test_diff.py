@@ -20,7 +20,7 @@ from flintmq.forensics.copy import copy_whole
 from flintmq.forensics.diff import ranges
 from flintmq.forensics.diff.run import Comparison, compare
 from flintmq.testing.write_store import write_store
-from tests.support.engine import open_small, put_all, records
+from tests.support.engine import open_small, records, stored
 
 MIB = 1 << 20
 
@@ -147,11 +147,9 @@ def test_bytes_without_a_record(pair: tuple[Path, Path]) -> None:
 
 def test_one_side_ends_earlier_or_begins_later(tmp_path: Path) -> None:
     a, b = tmp_path / "a", tmp_path / "b"
-    with open_small(a) as store:
-        put_all(store, 100)
+    stored(a, 100)
     copy_whole(str(a), str(b))
-    with open_small(a) as store:
-        put_all(store, 10, 100)
+    stored(a, 10, 100)
     found = found_in(a, b)
     [part] = found.one_sided
     assert (part.side, part.where, part.messages) == ("a", "end", 10) and found.exit_code == 1
@@ -167,11 +165,9 @@ def test_one_side_ends_earlier_or_begins_later(tmp_path: Path) -> None:
 def test_a_side_that_is_written(tmp_path: Path) -> None:
     """What it has not yet is no difference; a record that differs is one."""
     a, b = tmp_path / "a", tmp_path / "b"
-    with open_small(a) as store:
-        put_all(store, 100)
+    stored(a, 100)
     copy_whole(str(a), str(b))
-    with open_small(a) as store:
-        put_all(store, 10, 100)
+    stored(a, 10, 100)
     with open_small(b):
         found = compare(str(a), str(b))
         assert found.equal and [part.growing for part in found.one_sided] == [True]

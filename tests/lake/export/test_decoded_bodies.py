@@ -10,10 +10,11 @@ from typing import Any
 import fastavro
 import pytest
 
-from flintmq import Message, MessageStore
+from flintmq import Message
 from flintmq.errors import UsageError
 from flintmq.lake.export.export_once import export
 from tests.support import shop_proto as proto
+from tests.support.engine import put_messages
 from tests.support.exporting import table_of
 
 SCHEMA = {
@@ -47,9 +48,7 @@ def bodies_of(out: Path, to: str) -> list[tuple[Any, bytes | None]]:
 
 
 def put(store: Path, *bodies: bytes) -> None:
-    with MessageStore(store) as opened:
-        for body in bodies:
-            assert opened.put(Message("Orders", body)).status.name == "PUT_OK"
+    put_messages(store, (Message("Orders", body) for body in bodies))
 
 
 def test_avro(tmp_path: Path, to: str) -> None:

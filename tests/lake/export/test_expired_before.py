@@ -10,6 +10,7 @@ from flintmq.errors import StoreError
 from flintmq.lake.export.export import Exported
 from flintmq.store.commitlog.report import Report
 from flintmq.testing import write_store
+from tests.support.engine import put_messages
 from tests.support.exporting import Export, once, whole
 
 FILE = 1 << 16
@@ -30,9 +31,7 @@ def followed(tmp_path: Path) -> tuple[Path, Path]:
 def expired(store: Path, table: Path, export: Export) -> tuple[Path, Path, int, int]:
     write_store(store, 600, commit_log_file_size=FILE)
     end = int(export(store, table).end)
-    with flintmq.MessageStore(store, {"mappedFileSizeCommitLog": FILE}) as opened:
-        for n in range(1000):
-            opened.put(flintmq.Message("Late", b"%d" % n))
+    put_messages(store, (flintmq.Message("Late", b"%d" % n) for n in range(1000)), {"mappedFileSizeCommitLog": FILE})
     files = sorted((store / "commitlog").iterdir())
     for file in files[:-1]:  # as retention does
         file.unlink()

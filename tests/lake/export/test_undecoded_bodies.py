@@ -8,10 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import flintmq
-from flintmq import Message, MessageStore
+from flintmq import Message
 from flintmq.lake.export.export_once import export
 from flintmq.lake.export.export_stream import export_stream
 from flintmq.lake.history.diff_table import compare_table
+from tests.support.engine import put_messages
 
 WHY = "flagged as compressed, and is not"
 COMPRESSED, LZ4 = 1, 1 | 1 << 8
@@ -32,9 +33,7 @@ FORMS: dict[str, Any] = {"text": {"body": "text"}, "json": {"body": "json", "bod
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    with MessageStore(tmp_path / "s", dev=True) as opened:
-        for body, flag in SENT:
-            assert opened.put(Message("T", body, sys_flag=flag)).status.name == "PUT_OK"
+    put_messages(tmp_path / "s", (Message("T", body, sys_flag=flag) for body, flag in SENT), dev=True)
     return tmp_path / "s"
 
 
@@ -60,8 +59,7 @@ def test_an_export_keeps_and_counts_them(store: Path, tmp_path: Path, form: str,
 def test_other_doors_agree(store: Path, tmp_path: Path) -> None:
     """History reads the rest of the log in the table's form; diff compares with it."""
     export(store, str(tmp_path / "out"), **FORMS["text"])
-    with MessageStore(store, dev=True) as opened:
-        opened.put(Message("T", b"no ZLIB", sys_flag=COMPRESSED))
+    put_messages(store, [Message("T", b"no ZLIB", sys_flag=COMPRESSED)], dev=True)
     rows = flintmq.scan_arrow(store, ["body", "body_raw"], history=tmp_path / "out").read_all().to_pylist()
     assert [row["body"] for row in rows] == [*TEXTS, None]
     assert [row["body_raw"] for row in rows] == [*RAW, b"no ZLIB"]

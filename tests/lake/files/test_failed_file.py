@@ -10,16 +10,15 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from flintmq import Message, MessageStore, scan_arrow
+from flintmq import Message, scan_arrow
 from flintmq.lake.export.export_once import export
 from flintmq.lake.files.failed_file import naming
 from flintmq.storage.files import versioned_json
+from tests.support.engine import put_messages
 
 
 def fill(path: Path, begin: int, count: int) -> None:
-    with MessageStore(path) as store:
-        for number in range(begin, begin + count):
-            store.put(Message(f"T{number % 2}", os.urandom(4000)))
+    put_messages(path, (Message(f"T{number % 2}", os.urandom(4000)) for number in range(begin, begin + count)))
 
 
 def data_files(out: Path) -> list[str]:

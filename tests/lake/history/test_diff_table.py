@@ -20,6 +20,7 @@ from flintmq.lake.history import diff_table
 from flintmq.lake.history.diff_table import TableComparison, compare_table
 from tests.cli.conftest import Run, run
 from tests.compat.stores import Golden
+from tests.support.engine import put_messages
 from tests.support.exporting import Export, iceberg_table, whole
 from tests.support.makers import patch
 
@@ -238,9 +239,7 @@ def avro_of_one_byte(tmp_path: Path, doc: str = "") -> str:
 
 def test_avro_bodies_are_compared(tmp_path: Path) -> None:
     store, out = str(tmp_path / "store"), tmp_path / "out"
-    with MessageStore(store) as opened:
-        for number in range(10):
-            opened.put(Message("Orders", bytes([2 * number])))
+    put_messages(store, (Message("Orders", bytes([2 * number])) for number in range(10)))
     whole(store, out, to="delta", body="avro", body_schema=avro_of_one_byte(tmp_path))
     found = compare_table(store, str(out))
     assert (found.messages, counts(found), found.notes) == (10, {}, [])

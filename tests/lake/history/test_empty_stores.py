@@ -4,17 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from flintmq import Message, MessageStore, scan_arrow
+from flintmq import Message, scan_arrow
 from flintmq.cli import app
 from flintmq.lake.export.export import Exported
 from flintmq.lake.history.diff_table import compare_table
+from tests.support.engine import put_messages
 from tests.support.exporting import Export, table_of
 
 
 def put(store: Path, *bodies: bytes) -> None:
-    with MessageStore(store) as opened:
-        for body in bodies:
-            opened.put(Message("007", body))
+    put_messages(store, (Message("007", body) for body in bodies))
 
 
 @pytest.mark.parametrize("by", [["topic_name", "date"], ["topic_name"], ["date"], []])

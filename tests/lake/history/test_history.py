@@ -19,6 +19,7 @@ from flintmq.lake.history.history import History
 from flintmq.lake.table.table_rows import open_table
 from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.report import NOT_IN_STORES, OF_STREAM, Report
+from tests.support.engine import put_messages
 from tests.support.exporting import Export, iceberg_table, once, whole
 from tests.support.makers import patch
 
@@ -278,9 +279,7 @@ NUMBER = {"type": "record", "name": "N", "fields": [{"name": "n", "type": "long"
 
 def put_avro(store: Path, begin: int, end: int, head: bytes = b"") -> None:
     """Put numbers as Avro writes them: zigzag, one byte for those below 64."""
-    with MessageStore(store) as opened:
-        for number in range(begin, end):
-            opened.put(Message("Orders", head + bytes([2 * number])))
+    put_messages(store, (Message("Orders", head + bytes([2 * number])) for number in range(begin, end)))
 
 
 def avro_rows(store: Path, out: Path) -> list[tuple[dict[str, int] | None, bytes | None]]:
@@ -294,8 +293,7 @@ def test_avro_bodies(tmp_path: Path, make: Export, to: str) -> None:
     put_avro(store, 0, 5)
     make(store, out, to=to, body="avro", body_schema=str(schema))
     put_avro(store, 5, 9)
-    with MessageStore(store) as opened:
-        opened.put(Message("Orders", b""))
+    put_messages(store, [Message("Orders", b"")])
     schema.unlink()  # the table has it
     assert avro_rows(store, out) == [*(({"n": n}, None) for n in range(9)), (None, b"")]
 
@@ -322,8 +320,7 @@ def test_protobuf_bodies(tmp_path: Path, make: Export) -> None:
     for number in range(3):
         sent = shop_proto.message("shop.Everything")
         sent.int32 = number
-        with MessageStore(store) as opened:
-            opened.put(Message("Orders", sent.SerializeToString()))
+        put_messages(store, [Message("Orders", sent.SerializeToString())])
         if number == 1:
             make(store, out, body="protobuf", body_schema=path, body_message="shop.Everything")
     Path(path).unlink()

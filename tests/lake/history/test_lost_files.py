@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from flintmq import Message, MessageStore, dataset, scan_arrow
+from flintmq import Message, dataset, scan_arrow
 from flintmq.cli import app
 from flintmq.config.s3 import S3Options
 from flintmq.errors import StoreAccessError
 from flintmq.lake.export.export_once import export
 from flintmq.lake.history.diff_table import compare_table
 from flintmq.lake.table.table_rows import open_table
+from tests.support.engine import put_messages
 
 ADVICE = {
     "parquet": "put it back from a copy, or export anew into another directory",
@@ -27,9 +28,7 @@ def lost(tmp_path: Path, to: str) -> Path:
     store, out = tmp_path / "store", tmp_path / "out"
     seen: set[Path] = set()
     for first in (0, 10):
-        with MessageStore(store) as opened:
-            for number in range(first, first + 10):
-                opened.put(Message("AB"[number % 2], b"%d" % number))
+        put_messages(store, (Message("AB"[number % 2], b"%d" % number) for number in range(first, first + 10)))
         export(str(store), str(out), to=to, partition_by=["topic_name"])
         new = {path for path in out.rglob("*.parquet") if path.stat().st_size} - seen
         seen |= new
@@ -85,8 +84,7 @@ def test_a_file_that_the_table_has_left_is_another_matter(tmp_path: Path) -> Non
 
     store, out = tmp_path / "store", tmp_path / "out"
     for number in range(2):
-        with MessageStore(store) as opened:
-            opened.put(Message("A", b"%d" % number))
+        put_messages(store, [Message("A", b"%d" % number)])
         export(str(store), str(out), to="delta")
     _, version = open_table(str(out), None, S3Options())
     table = DeltaTable(str(out))

@@ -10,16 +10,14 @@ from flintmq.errors import UsageError
 from flintmq.lake.export.export_stream import export_stream
 from flintmq.lake.history.diff_table import compare_table
 from flintmq.message import Message
-from flintmq.store.message_store import MessageStore
+from tests.support.engine import put_messages
 from tests.support.exporting import Export, once, whole
 
 TOLD = r"the table knows the store of broker 'A2' as broker 'A', and would get its messages again; give it the old name"
 
 
 def fill(path: Path, *bodies: str) -> None:
-    with MessageStore(path) as store:
-        for body in bodies:
-            assert store.put(Message("T", body.encode())).status.name == "PUT_OK"
+    put_messages(path, (Message("T", body.encode()) for body in bodies))
 
 
 def manifest(root: Path, **stores: str) -> Path:

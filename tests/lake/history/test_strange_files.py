@@ -6,11 +6,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from flintmq import Message, MessageStore, dataset, scan_arrow
+from flintmq import Message, dataset, scan_arrow
 from flintmq.cli import app
 from flintmq.errors import StoreAccessError, UsageError
 from flintmq.lake.history.diff_table import compare_table
 from flintmq.lake.table import parquet_target
+from tests.support.engine import put_messages
 from tests.support.exporting import Export
 
 
@@ -24,9 +25,7 @@ def table(tmp_path: Path, make: Export) -> Path:
 
 
 def put(store: Path) -> None:
-    with MessageStore(store, dev=True) as opened:
-        for number in range(6):
-            opened.put(Message("AAAABB"[number], b"%d" % number))
+    put_messages(store, (Message("AAAABB"[number], b"%d" % number) for number in range(6)), dev=True)
 
 
 def file_of(table: Path, number: int, topic: str) -> Path:

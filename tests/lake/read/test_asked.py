@@ -7,6 +7,7 @@ import pytest
 
 from flintmq import Message, MessageStore
 from flintmq.errors import StoreError, UsageError
+from tests.support.engine import put_messages
 from tests.support.spark_reading import offsets, partitions, read
 
 FUTURE = 10**14
@@ -123,9 +124,7 @@ def test_a_topic_that_has_no_message_yet(tmp_path):
 @pytest.mark.parametrize("topic", ["orders_1", "orders-1", "2026-11-21", "-1", "a: -1,", '"-1"', "latest"])
 def test_a_topic_is_no_offset(tmp_path, topic):
     """Whatever a topic is called, and whatever its offsets look like as text, a batch read of it is one."""
-    with MessageStore(tmp_path) as store:
-        for _ in range(20):
-            store.put(Message(topic.replace('"', "'"), b"x", queue_id=1))
+    put_messages(tmp_path, (Message(topic.replace('"', "'"), b"x", queue_id=1) for _ in range(20)))
     topic = topic.replace('"', "'")
     for first in (json.dumps({topic: {"1": 5}}), json.dumps({f"{topic}/1": 5})):
         bounds = {"startingOffsets": first, "endingOffsets": json.dumps({topic: {"1": 15}})}

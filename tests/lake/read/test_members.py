@@ -7,21 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from flintmq import Message, MessageStore
+from flintmq import Message
 from flintmq.errors import UsageError
 from flintmq.lake.read import members
 from flintmq.lake.read.members import AT_ONCE, of_each, plan_members
 from flintmq.lake.read.options import ReadOptions
 from flintmq.store.commitlog.report import Report
 from flintmq.store.read.known_topics import NOT_THERE
+from tests.support.engine import put_messages
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     for broker, topic in (("a", "Orders"), ("b", "Payments")):
-        with MessageStore(tmp_path / broker) as store:
-            for number in range(5):
-                assert store.put(Message(topic, b"%d" % number)).status.name == "PUT_OK"
+        put_messages(tmp_path / broker, (Message(topic, b"%d" % number) for number in range(5)))
     return tmp_path
 
 

@@ -13,7 +13,7 @@ from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.predicate import LEAST, MOST, Predicate
 from flintmq.store.commitlog.report import Report
 from tests.compat.stores import Golden
-from tests.support.engine import FILE_SIZE, open_small, put_all, records
+from tests.support.engine import FILE_SIZE, records, stored
 from tests.support.makers import hurt_body, patch
 
 OFFSETS = narrow(["physical_offset"], SPARK_SCHEMA)
@@ -61,8 +61,7 @@ def test_damage_fails_or_is_passed_over(golden, tmp_path: Path) -> None:  # type
 def test_a_log_that_ends_before_what_was_flushed(tmp_path: Path, what: str) -> None:
     """Its last file is missing; or is there and zeros, behind which nothing follows."""
     root = tmp_path / "store"
-    with open_small(root) as store:
-        put_all(store, 30, size=300)
+    stored(root, 30, size=300)
     *before, last = sorted((root / "commitlog").iterdir())
     kept = sum(r.physical_offset < int(last.name) for r in records(root))
     last.unlink() if what == "lost" else last.write_bytes(bytes(FILE_SIZE))

@@ -13,6 +13,7 @@ from flintmq.errors import CorruptStoreError
 from flintmq.lake.read.options import ReadOptions
 from flintmq.lake.stream.options import StreamOptions
 from flintmq.lake.stream.reader import StoreStream
+from tests.support.engine import put_messages
 
 COUNT = 500
 FILES = {"mappedFileSizeCommitLog": 16384}
@@ -44,9 +45,7 @@ DAMAGES = pytest.mark.parametrize("damage", [removed, cut, zeroed])
 
 
 def put(root: Path, count: int = COUNT) -> None:
-    with MessageStore(root, FILES) as store:
-        for number in range(count):
-            assert store.put(Message("T", b"%d" % number, queue_id=number % 2)).status.name == "PUT_OK"
+    put_messages(root, (Message("T", b"%d" % number, queue_id=number % 2) for number in range(count)), FILES)
 
 
 @pytest.fixture

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from flintmq import Message, MessageStore, dataset, scan_arrow
+from flintmq import Message, dataset, scan_arrow
 from flintmq.cli import app
 from flintmq.errors import StoreAccessError
 from flintmq.lake.files.table_format import absent_exports, exports_in
 from flintmq.lake.history.diff_table import compare_table
+from tests.support.engine import put_messages
 from tests.support.exporting import Export, once
 
 ADVICE = "put it back from a copy, or export anew into another directory"
@@ -28,9 +29,7 @@ def table(tmp_path: Path, make: Export) -> Path:
 
 
 def put(store: Path, begin: int, end: int) -> None:
-    with MessageStore(store) as opened:
-        for number in range(begin, end):
-            assert opened.put(Message("T", b"%d" % number)).status.name == "PUT_OK"
+    put_messages(store, (Message("T", b"%d" % number) for number in range(begin, end)))
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])

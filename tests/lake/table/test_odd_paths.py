@@ -8,7 +8,7 @@ from urllib.parse import unquote
 import pytest
 from deltalake import DeltaTable
 
-from flintmq import Message, MessageStore, dataset, scan_arrow
+from flintmq import Message, dataset, scan_arrow
 from flintmq.cli import app
 from flintmq.config.s3 import S3Options
 from flintmq.errors import UsageError
@@ -16,6 +16,7 @@ from flintmq.lake.files.table_folder import BucketFolder
 from flintmq.lake.history.diff_table import compare_table
 from flintmq.lake.table.delta import DeltaTarget
 from flintmq.lake.table.table_rows import open_delta
+from tests.support.engine import put_messages
 from tests.support.exporting import Export, whole
 
 PATHS = [
@@ -26,9 +27,7 @@ TOPICS = ["T", "a%b", "%DLQ%g", "%41", "a%2541", "库存", "|x", "%RETRY%%25"]
 
 
 def put(store: Path, body: bytes) -> None:
-    with MessageStore(store) as opened:
-        for topic in TOPICS:
-            assert opened.put(Message(topic, body)).status.name == "PUT_OK"
+    put_messages(store, (Message(topic, body) for topic in TOPICS))
 
 
 def topics(rows: Any) -> list[str]:

@@ -9,17 +9,16 @@ from typing import Any
 
 import pytest
 
-from flintmq import Message, MessageStore
+from flintmq import Message
 from flintmq.errors import FlintError, NotAStoreError, StoreError, UsageError
 from flintmq.lake.files.table_folder import DiskFolder
 from flintmq.lake.table.parquet_target import ParquetTarget
+from tests.support.engine import put_messages
 from tests.support.exporting import Export, once, whole
 
 
 def put(store: Path, begin: int, end: int, topic: str = "Orders") -> None:
-    with MessageStore(store) as opened:
-        for number in range(begin, end):
-            assert opened.put(Message(topic, b"%d" % number, queue_id=number % 3)).status.name == "PUT_OK"
+    put_messages(store, (Message(topic, b"%d" % number, queue_id=number % 3) for number in range(begin, end)))
 
 
 @pytest.fixture

@@ -22,9 +22,9 @@ from flintmq.message import Message
 from flintmq.spark.jobs.export.job import export, export_stream
 from flintmq.spark.jobs.replay.source import open_source, rows_of
 from flintmq.store.commitlog.report import Report
-from flintmq.store.message_store import MessageStore
 from tests.spark.jobs import calls
 from tests.spark.jobs.replay.replaying import SMALL, bulk, held, tasks_as_calls, without_offsets
+from tests.support.engine import put_messages
 
 COLUMN = "made_up"  # the length of the body, which is the number at its position
 
@@ -53,9 +53,7 @@ def add_column(patch: pytest.MonkeyPatch) -> None:
 
 
 def put(root: Path, *bodies: bytes) -> None:
-    with MessageStore(root, SMALL) as store:
-        for body in bodies:
-            assert store.put(Message("Orders", body, properties={"region": "eu"}))
+    put_messages(root, (Message("Orders", body, properties={"region": "eu"}) for body in bodies), SMALL)
 
 
 def run(root: Path, out: Path, way: str, **choices: Any) -> int:

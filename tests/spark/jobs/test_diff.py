@@ -26,7 +26,7 @@ from tests.forensics.diff.test_diff import (
     whole_log,
     written,
 )
-from tests.support.engine import open_small, put_all
+from tests.support.engine import stored
 
 SEED = 4
 
@@ -109,11 +109,9 @@ def test_a_store_that_was_replayed(in_process: Any, tmp_path: Path) -> None:
 
 def test_one_side_ends_earlier_or_begins_later(in_process: Any, tmp_path: Path) -> None:
     a, b = tmp_path / "a", tmp_path / "b"
-    with open_small(a) as store:
-        put_all(store, 100)
+    stored(a, 100)
     copy_whole(str(a), str(b))
-    with open_small(a) as store:
-        put_all(store, 10, 100)
+    stored(a, 10, 100)
     log_files(b)[0].unlink()
     begin, end = same(in_process, a, b).one_sided
     assert (begin.where, end.where, end.messages) == ("begin", "end", 10) and begin.messages > 0

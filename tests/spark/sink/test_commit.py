@@ -22,6 +22,7 @@ from flintmq.storage.files.filesystem import REAL
 from flintmq.store.append.unique_keys import UniqueKeys
 from flintmq.store.message_store import MessageStore
 from tests.spark.sink.test_rows import rows
+from tests.support.engine import put_messages
 
 CONFIG = StoreConfig.from_keys({"mappedFileSizeCommitLog": 1 << 16, "maxHashSlotNum": 100, "maxIndexNum": 400})
 
@@ -94,8 +95,7 @@ def test_a_commit_that_died_is_finished_from_its_own_files(
     discard(str(tmp_path), first)  # Spark's abort
     assert left(tmp_path) == first
     monkeypatch.setattr(sink, "put_all", real)
-    with MessageStore(tmp_path, CONFIG) as store:
-        store.put(Message("Foreign", b"between"))
+    put_messages(tmp_path, [Message("Foreign", b"between")], CONFIG)
     if query:
         commit(options(tmp_path), 3, staged(tmp_path, want[::-1]))
     else:
@@ -133,8 +133,7 @@ BIG = bytes(200_000)
 
 def small(root: Path) -> Path:
     """A store whose files are smaller than the configuration that a sink is given says."""
-    with MessageStore(root, StoreConfig.from_keys(SMALL_FILES)) as store:
-        store.put(Message("T", b"first"))
+    put_messages(root, [Message("T", b"first")], StoreConfig.from_keys(SMALL_FILES))
     return root
 
 

@@ -11,6 +11,7 @@ from flintmq.errors import StoreError, UnsupportedFormatError
 from flintmq.spark.jobs.replay.job import replay
 from flintmq.spark.sink.commit import commit
 from tests.spark.sink.test_commit import CONFIG, bodies, options, staged
+from tests.support.engine import put_messages
 
 LEDGER = "flintmq.puts"
 
@@ -42,9 +43,7 @@ def test_a_log_that_was_put_back_without_the_ledger(tmp_path: Path, more: int, k
         for giver in value["givers"].values():
             del giver["anchor"]
         (root / LEDGER).write_text(json.dumps({**value, "format": 1}))
-    with MessageStore(root, CONFIG) as store:
-        for number in range(more):
-            store.put(Message("Other", b"x" * number))
+    put_messages(root, (Message("Other", b"x" * number) for number in range(more)), CONFIG)
     files = staged(root, [b"4"])
     if more and not kept:
         return  # nothing that 0.1 noted shows it

@@ -5,19 +5,18 @@ from collections import Counter
 
 import pytest
 
-from flintmq import Message, MessageStore
+from flintmq import Message
 from flintmq.errors import StoreError, UsageError
 from flintmq.lake.stream.members import _shares
 from tests.spark.stream.drive import Query
+from tests.support.engine import put_messages
 
 COLUMNS = "broker,topic,queue_id,queue_offset,body"
 
 
 def put(path, begin, end, topic="Orders"):
     path.mkdir(parents=True, exist_ok=True)
-    with MessageStore(path) as store:
-        for number in range(begin, end):
-            assert store.put(Message(topic, b"%d" % number, queue_id=number % 3)).status.name == "PUT_OK"
+    put_messages(path, (Message(topic, b"%d" % number, queue_id=number % 3) for number in range(begin, end)))
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from itertools import chain, pairwise
 
 import pytest
 
-from flintmq import Message, MessageStore
+from flintmq import Message
 from flintmq.cluster.member import ONLY
 from flintmq.errors import StoreError, UsageError
 from flintmq.lake.read.offsets import MARKS, flat
@@ -21,6 +21,7 @@ from flintmq.store.commitlog.anchor import LogAnchor
 from flintmq.store.layout.queue_name import QueueName
 from tests.compat.stores import GOLDEN_NAMES
 from tests.spark.stream.drive import Query, in_queues, keys_of, numbers, place
+from tests.support.engine import put_messages
 from tests.support.own_time import own_time
 
 ODD = {"poison"}  # Java and a good reader disagree on them; the batch source has tests of its own
@@ -256,9 +257,7 @@ def test_another_store_in_its_place(golden, tmp_path, no_grace):
     query = Query(path, assign='{"Orders": [0]}')
     assert len(list(query.bites())) == 1
     shutil.rmtree(path)
-    with MessageStore(path) as store:
-        for number in range(3):
-            store.put(Message("Orders", b"%d" % number, queue_id=0))
+    put_messages(path, (Message("Orders", b"%d" % number, queue_id=0) for number in range(3)))
     query.restart()
     with pytest.raises(StoreError, match=r"the log ends at offset \d+, before \d+, which was read: .*another store's"):
         query.plan()

@@ -11,6 +11,7 @@ from flintmq.errors import StoreError
 from flintmq.forensics.inspect import inspect
 from flintmq.lake.stream import unreached
 from tests.spark.stream.drive import Query, place
+from tests.support.engine import put_messages
 from tests.support.own_time import own_time
 from tests.support.remade import number_anew
 
@@ -105,8 +106,7 @@ def test_what_the_log_ends_with_is_its_own(whole, tmp_path, lose):
     """Of a store at rest, records after the last dispatched one are read from the log, and so is a hole before them."""
     path = tmp_path / "store"
     shutil.copytree(whole, path)
-    with MessageStore(path, KEYS) as store:
-        store.put(Message("A", b"the last one", queue_id=1))
+    put_messages(path, [Message("A", b"the last one", queue_id=1)], KEYS)
     lose(path / "consumequeue" / "A" / "1")
     if lose is directory:
         with pytest.raises(StoreError, match="queue 1, offset 0: the log has it, and its queue has no files"):
@@ -163,9 +163,7 @@ def test_what_is_not_dispatched_yet_is_no_loss(tmp_path):
 
 def losing(path, topics, options, remove="A"):
     """Rows of a query on a store of these messages, whose queue is lost."""
-    with MessageStore(path, KEYS) as store:
-        for name in topics:
-            store.put(Message(name, b"x", queue_id=0))
+    put_messages(path, (Message(name, b"x", queue_id=0) for name in topics), KEYS)
     shutil.rmtree(path / "consumequeue" / remove)
     return [row for bite in Query(path, **options, **keys()).bites() for row in bite]
 
@@ -184,8 +182,7 @@ def test_messages_outside_of_what_is_read(tmp_path, topics, options, caplog):
 
 
 def test_messages_between_two_micro_batches(tmp_path):
-    with MessageStore(tmp_path, KEYS) as store:
-        store.put(Message("B", b"read"))
+    put_messages(tmp_path, [Message("B", b"read")], KEYS)
     query = Query(tmp_path, **keys())
     assert len([row for bite in query.bites() for row in bite]) == 1
     with MessageStore(tmp_path, KEYS) as store:
@@ -220,9 +217,7 @@ def test_a_topic_that_was_deleted_and_made_again(tmp_path, again):
         for queue in (0, 1, 1, 0):
             store.put(Message("A", b"of the deleted one", queue_id=queue))
         store.put(Message("B", b""))
-    with MessageStore(tmp_path, KEYS) as store:
-        for _ in range(again):
-            store.put(Message("A", b"new", queue_id=0))
+    put_messages(tmp_path, (Message("A", b"new", queue_id=0) for _ in range(again)), KEYS)
     number_anew(tmp_path, "A", 2)
     shutil.rmtree(tmp_path / "consumequeue" / "A" / "1")
     (tmp_path / "flintmq.queues").unlink()  # which no broker keeps true

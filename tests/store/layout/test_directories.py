@@ -7,7 +7,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import NotAStoreError, UnsupportedFormatError, UsageError
 from flintmq.forensics.inspect import inspect
 from flintmq.forensics.verify.run import verify
-from flintmq.message import Message, Outcome
+from flintmq.message import Message
 from flintmq.store.layout.directories import (
     LogDirectory,
     find_root,
@@ -17,6 +17,7 @@ from flintmq.store.layout.directories import (
 )
 from flintmq.store.message_store import MessageStore
 from flintmq.store.view import open_store
+from tests.support.engine import put_messages
 
 PLAIN = StoreConfig()
 
@@ -127,9 +128,7 @@ def test_what_is_in_rocksdb_is_told_and_only_queues_there_hinder_writing(golden,
 
 
 def test_a_topic_that_is_named_as_a_file_of_rocksdb(tmp_path):
-    with MessageStore(tmp_path, dev=True) as store:
-        for topic in ("CURRENT", "MANIFEST-1", "OPTIONS-1"):
-            assert store.put(Message(topic, b"x")).outcome is Outcome.OK
+    put_messages(tmp_path, (Message(topic, b"x") for topic in ("CURRENT", "MANIFEST-1", "OPTIONS-1")), dev=True)
     assert in_rocksdb(str(tmp_path)) == {}
     with MessageStore(tmp_path, dev=True) as store:
         assert len(list(store)) == 3
@@ -139,8 +138,7 @@ def test_a_topic_that_is_named_as_a_file_of_rocksdb(tmp_path):
 def test_no_store_is_made_inside_another_one(tmp_path, place):
     """RocketMQ does not start with foreign files there."""
     root = tmp_path / "store"
-    with MessageStore(root) as store:
-        store.put(Message("T", b"x"))
+    put_messages(root, [Message("T", b"x")])
     (tmp_path / "link").symlink_to(root / "commitlog")
     before = sorted(root.rglob("*"))
     inside = tmp_path / "link" if place == "a link" else root / place
@@ -153,13 +151,11 @@ def test_a_store_beside_a_commit_log_of_another_is_no_part_of_it(tmp_path):
     """As with storePathCommitLog=/data/commitlog; and a directory may be called as one of a store's."""
     (tmp_path / "commitlog").mkdir()
     for name in ("store", "data/index", "index-of-mine"):
-        with MessageStore(tmp_path / name) as store:
-            assert store.put(Message("T", b"x")).outcome is Outcome.OK
+        put_messages(tmp_path / name, [Message("T", b"x")])
 
 
 def test_a_store_that_is_there_is_opened_whatever_lies_beside_it(tmp_path):
-    with MessageStore(tmp_path / "index") as store:
-        store.put(Message("T", b"x"))
+    put_messages(tmp_path / "index", [Message("T", b"x")])
     (tmp_path / "commitlog").mkdir()
     with MessageStore(tmp_path / "index") as store:
         assert [message.body for message in store] == [b"x"]

@@ -20,7 +20,7 @@ from flintmq.store.view import open_store
 from tests.compat.stores import Golden
 from tests.robustness.hostile.test_links import BATCH, LINKS, content, linked, sound  # noqa: F401 - a fixture
 from tests.spark.jobs.dispatch.dispatching import check_rebuilt, derived, differing, tasks_as_calls
-from tests.support.engine import KEYS, open_small, put_all, units
+from tests.support.engine import KEYS, open_small, put_all, stored, units
 from tests.support.makers import hurt_body
 
 CONFIG = StoreConfig.from_keys(KEYS | BATCH)
@@ -194,8 +194,7 @@ def test_a_store_that_dispatches_itself_is_refused(tmp_path):
 
 
 def test_an_engine_that_dispatches_waits_for_the_job_to_end(tmp_path):
-    with open_small(tmp_path, dispatch="external") as store:
-        put_all(store, 3)
+    stored(tmp_path, 3, dispatch="external")
     lock = DispatchLock(str(tmp_path))
     with pytest.raises(StoreLockedError, match='writes its queues and index; stop that one, or open with dispatch="ex'):
         open_small(tmp_path)
@@ -209,8 +208,7 @@ def test_the_engine_goes_on_where_the_job_ended_and_the_job_again(tmp_path, monk
     tasks_as_calls(monkeypatch, 2)
     root, config = tmp_path / "store", StoreConfig.from_keys(KEYS)
     for turn in range(3):
-        with open_small(root, dispatch="external") as store:
-            put_all(store, 40, 80 * turn)
+        stored(root, 40, 80 * turn, dispatch="external")
         run(root, root, config)
         with open_small(root) as store:
             assert store.get("T", 0, 80 * turn + 39).messages[0].body[:6] == b"%06d" % (80 * turn + 39)
@@ -240,8 +238,7 @@ def test_damage_is_named_and_nothing_is_half_done(golden, tmp_path, monkeypatch)
 def test_another_log_is_refused(tmp_path):
     config = StoreConfig.from_keys(KEYS)
     for name, count in (("one", 30), ("two", 40), ("short", 10)):
-        with open_small(tmp_path / name) as store:
-            put_all(store, count, topic=name)
+        stored(tmp_path / name, count, topic=name)
     run(tmp_path / "one", tmp_path / "into", config)
     for name in ("two", "short"):  # a file of the shorter log reaches as far, so there is room for the record
         with pytest.raises(
@@ -351,8 +348,7 @@ def stopped(root: Path) -> str:
 
 def test_d6_abort_of_a_store_whose_queues_lag_goes_when_the_job_has_completed_them(tmp_path):
     root, config = tmp_path / "store", StoreConfig.from_keys(KEYS)
-    with open_small(root, dispatch="external") as store:
-        put_all(store, 30)
+    stored(root, 30, dispatch="external")
     assert stopped(root) == "abort, lagging"
     run(root, tmp_path / "into", config)
     assert stopped(root) == "abort, lagging", "its own queues are not there"
@@ -363,8 +359,7 @@ def test_d6_abort_of_a_store_whose_queues_lag_goes_when_the_job_has_completed_th
         run(root, root, config)
         assert stopped(root) == "abort, unclean", "of the store that runs"
     assert stopped(root) == "no abort, clean", "by the close, which found none behind"
-    with open_small(root, dispatch="external") as store:
-        put_all(store, 30, 60)
+    stored(root, 30, 60, dispatch="external")
     assert stopped(root) == "abort, lagging"
     run(root, root, config)
     (root / "abort").write_bytes(b"4242")  # RocketMQ's, which was killed
@@ -400,13 +395,11 @@ def test_abort_stays_if_an_engine_wrote_after_the_last_round(tmp_path, has_mark)
     root, config = tmp_path / "store", StoreConfig.from_keys(KEYS)
 
     def write(_: object) -> None:
-        with open_small(root, dispatch="external") as store:
-            put_all(store, 5, 30)
+        stored(root, 5, 30, dispatch="external")
         if not has_mark:
             (root / "flintmq.mark").unlink()
 
-    with open_small(root, dispatch="external") as store:
-        put_all(store, 30)
+    stored(root, 30, dispatch="external")
     dispatch(None, str(root), str(root), config, once=True, on_round=write)
     assert stopped(root) == "abort, lagging"
     run(root, root, config)
@@ -417,11 +410,9 @@ def test_abort_stays_if_an_engine_wrote_after_the_last_round(tmp_path, has_mark)
 def test_a_job_that_dies_leaves_no_store_that_looks_whole(tmp_path, monkeypatch, anew):
     """It cuts queues that the engine had made whole, and is killed."""
     root, config = tmp_path / "store", StoreConfig.from_keys(KEYS)
-    with open_small(root, dispatch="external") as store:
-        put_all(store, 30)
+    stored(root, 30, dispatch="external")
     run(root, root, config)
-    with open_small(root) as store:
-        put_all(store, 30, 30)
+    stored(root, 30, 30)
     assert stopped(root) == "no abort, clean"
     before = derived(root)
     with monkeypatch.context() as dies:
@@ -446,8 +437,7 @@ def test_a_job_that_dies_leaves_no_store_that_looks_whole(tmp_path, monkeypatch,
 
 def test_an_engine_leaves_abort_after_a_job_that_died_with_its_keys_not_in_place(tmp_path, monkeypatch):
     root, config = tmp_path / "store", StoreConfig.from_keys(KEYS)
-    with open_small(root, dispatch="external") as store:
-        put_all(store, 30)
+    stored(root, 30, dispatch="external")
     with monkeypatch.context() as dies:
         dies.setattr(job, "brought_in", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
@@ -464,10 +454,8 @@ def test_an_engine_leaves_abort_after_a_job_that_died_with_its_keys_not_in_place
 def test_of_units_that_a_job_may_have_cut_beside_the_engine_nothing_is_claimed(tmp_path, monkeypatch):
     """Else RocketMQ would dispatch again from the time of the last life that dispatched itself."""
     root, config = tmp_path / "store", StoreConfig.from_keys(KEYS)
-    with open_small(root) as store:
-        put_all(store, 30)
-    with open_small(root, dispatch="external") as store:
-        put_all(store, 1, 30)
+    stored(root, 30)
+    stored(root, 1, 30, dispatch="external")
     times = [checkpoint.decode((root / "checkpoint").read_bytes()).logics_timestamp]
     with open_small(root, dispatch="external"), monkeypatch.context() as dies:
         dies.setattr(job, "stage_range", lambda *_: 1 / 0)
@@ -482,8 +470,7 @@ def test_of_units_that_a_job_may_have_cut_beside_the_engine_nothing_is_claimed(t
 
 def test_a_job_that_is_refused_leaves_a_clean_store_as_it_was(tmp_path):
     root = tmp_path / "store"
-    with open_small(root) as store:
-        put_all(store, 30)
+    stored(root, 30)
     with pytest.raises(UsageError, match="were not made by dispatch"):
         run(root, root, StoreConfig.from_keys(KEYS))
     assert stopped(root) == "no abort, clean"

@@ -19,6 +19,7 @@ from flintmq.spark.jobs.replay.exactly_once import WriterIds, put_all
 from flintmq.spark.jobs.replay.refusals import batches_of, target_config, why_refused
 from flintmq.store.message_store import MessageStore
 from tests.spark.jobs.replay.replaying import SMALL, bulk
+from tests.support.engine import put_messages
 
 FILE = 1 << 17
 KEYS = {"mappedFileSizeCommitLog": FILE, "mappedFileSizeConsumeQueue": 2000, "maxHashSlotNum": 500, "maxIndexNum": 2000}
@@ -73,8 +74,7 @@ def test_what_is_refused_is_what_the_store_refuses(tmp_path: Path, keys: dict[st
 def test_the_sizes_are_those_of_the_files(tmp_path: Path) -> None:
     root = str(tmp_path / "s")
     assert target_config(root, StoreConfig()).mapped_file_size_commit_log == 1 << 30
-    with MessageStore(root, StoreConfig.from_keys(KEYS), unique_keys=False) as store:
-        store.put(Message("T", b"x"))
+    put_messages(root, [Message("T", b"x")], StoreConfig.from_keys(KEYS), unique_keys=False)
     assert target_config(root, StoreConfig()).mapped_file_size_commit_log == FILE
 
 
@@ -97,8 +97,7 @@ def test_a_replay_with_a_refused_message_puts_nothing_and_never_twice(tmp_path: 
     source, root = source_with_a_bad_one(tmp_path / "source", Message("T", bytes(200_000))), tmp_path / "target"
     want = []
     if into == "a store":
-        with MessageStore(root, StoreConfig.from_keys(KEYS), unique_keys=False) as store:
-            store.put(Message("T", b"zero"))
+        put_messages(root, [Message("T", b"zero")], StoreConfig.from_keys(KEYS), unique_keys=False)
         want = [b"zero"]
     config = StoreConfig() if want else StoreConfig.from_keys(KEYS)
     for _ in range(3):
@@ -153,8 +152,7 @@ def test_a_row_that_lacks_what_each_message_has(tmp_path: Path, column: str, int
     table, root, config = table_without(tmp_path, column), tmp_path / "target", StoreConfig.from_keys(KEYS)
     want = []
     if into == "a store":
-        with MessageStore(root, config, unique_keys=False) as store:
-            store.put(Message("T", b"zero"))
+        put_messages(root, [Message("T", b"zero")], config, unique_keys=False)
         want = [b"zero"]
     live = into != "a new store"
     with pytest.raises(UsageError, match=rf"offset 1 of the source: it has no {column}; nothing was put: .*--skip-ref"):
@@ -211,8 +209,7 @@ def test_nothing_behind_a_refused_message_is_stored(tmp_path: Path) -> None:
 
 def test_no_ledger_says_that_a_refused_replay_runs(tmp_path: Path) -> None:
     source = source_with_a_bad_one(tmp_path / "source", Message("T", bytes(200_000)))
-    with MessageStore(tmp_path / "t", StoreConfig.from_keys(KEYS), unique_keys=False) as store:
-        store.put(Message("T", b"zero"))
+    put_messages(tmp_path / "t", [Message("T", b"zero")], StoreConfig.from_keys(KEYS), unique_keys=False)
     with pytest.raises(UsageError):
         bulk(source, tmp_path / "t", StoreConfig())
     assert WriterIds(str(tmp_path / "t")).of("") == {}

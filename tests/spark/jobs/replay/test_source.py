@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flintmq import Message, MessageStore, scan_arrow
+from flintmq import Message, scan_arrow
 from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreAccessError, UsageError
@@ -21,6 +21,7 @@ from flintmq.lake.table.target import Manifest
 from flintmq.spark.jobs.replay.source import open_source, rows_of
 from flintmq.store.commitlog.report import Report
 from tests.spark.jobs.replay.test_rows import batch_of
+from tests.support.engine import put_messages
 from tests.support.object_server import BUCKET, KEYS, Server, running
 
 
@@ -146,9 +147,7 @@ def test_a_directory_that_may_not_be_listed_is_told_and_not_left_out(
 
 
 def stored(root: Path, bodies: list[str]) -> Path:
-    with MessageStore(root) as store:
-        for body in bodies:
-            store.put(Message("T", body.encode()))
+    put_messages(root, (Message("T", body.encode()) for body in bodies))
     return root
 
 
