@@ -1,7 +1,10 @@
 """Running a command inside this process, as the script `flintmq` does."""
 
 import json
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,6 +47,18 @@ def run(capsysbinary: pytest.CaptureFixture[bytes]) -> Run:
         return Result(code, out, err)
 
     return call
+
+
+@contextmanager
+def process(*words: object) -> Iterator[subprocess.Popen[str]]:
+    """The command in a process of its own, ended by its id."""
+    command = [sys.executable, "-m", "flintmq", *map(str, words)]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8")
+    try:
+        yield child
+    finally:
+        child.kill()
+        child.communicate()
 
 
 @pytest.fixture

@@ -19,14 +19,10 @@ from flintmq.message import Message
 from flintmq.store.commitlog.predicate import Predicate
 from tests.compat.stores import Golden
 from tests.forensics.salvage.test_into import messages, same
+from tests.support.engine import tree
 from tests.support.makers import config_of
 
 SMALL = {"mappedFileSizeCommitLog": 65536, "mappedFileSizeConsumeQueue": 2000, "maxHashSlotNum": 50, "maxIndexNum": 400}
-
-
-def files(root: Path) -> dict[str, bytes]:
-    found = (path for path in root.rglob("*") if path.is_file())
-    return {str(path.relative_to(root)): path.read_bytes() for path in found}
 
 
 def log_of(root: Path, end: int) -> bytes:
@@ -48,8 +44,8 @@ def test_every_golden_store(golden_store: Golden, tmp_path: Path) -> None:
 def test_at_rest_every_byte_is_the_same(golden: Any, tmp_path: Path) -> None:
     root = golden("config").path
     done = copy_whole(str(root), str(tmp_path / "into"))
-    expected = {name: data for name, data in files(root).items() if name not in ("lock", "abort.bak")}
-    assert {name: data for name, data in files(tmp_path / "into").items() if name != "abort.bak"} == expected
+    expected = {name: data for name, data in tree(root, "").items() if name not in ("lock", "abort.bak")}
+    assert {name: data for name, data in tree(tmp_path / "into", "").items() if name != "abort.bak"} == expected
     assert not done.live and done.left_out == [] and done.files >= len(expected)
 
 

@@ -14,6 +14,7 @@ from flintmq.forensics.store_upload import StoreUpload
 from flintmq.forensics.verify.run import verify
 from flintmq.storage.files.store_url import effects_for
 from flintmq.store.commitlog.predicate import Predicate
+from tests.support.engine import tree
 from tests.support.threads import at_once
 
 SAME = ("physical_offset", "size", "queue_id", "queue_offset", "body_crc", "topic", "tags", "keys", "msg_id")
@@ -99,10 +100,6 @@ def test_keys_that_are_refused(server, bucket, monkeypatch):
 # -- Copies of stores on every kind of server: whole or not seen, and of two one wins ----------------------------------
 
 
-def files(root):
-    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
-
-
 @pytest.mark.turn(2, of=["src/flintmq/objects/"])
 @pytest.mark.parametrize("name", ["basic", "crash"])
 def test_there_and_back(golden, server, bucket, tmp_path, name):
@@ -111,7 +108,7 @@ def test_there_and_back(golden, server, bucket, tmp_path, name):
     copy_whole(url, str(tmp_path / "back"), config)
     folder = url.removeprefix(server.url + "/")
     found = {one.key.removeprefix(folder + "/") for one in bucket.listed(folder, True)}
-    assert found - {"lock"} == set(files(tmp_path / "back")) - {"lock"} | {"flintmq.copied"}
+    assert found - {"lock"} == set(tree(tmp_path / "back", "")) - {"lock"} | {"flintmq.copied"}
     assert verify(url, config).defects == [] == verify(tmp_path / "back").defects
     with flintmq.open_store(root) as old, flintmq.open_store(url, set=server.keys) as new:
         rows = [message.raw for message in new.messages()]

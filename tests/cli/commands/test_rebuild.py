@@ -6,11 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run
+from tests.support.engine import tree
 from tests.support.makers import hurt_body
-
-
-def tree(root: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(root)): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file()}
 
 
 def test_makes_javas_queues_and_says_what_it_made(
@@ -23,13 +20,13 @@ def test_makes_javas_queues_and_says_what_it_made(
     result = run("rebuild", store.path, "--out", into)
     assert (result.code, result.err) == (0, "")
     expected("rebuild-basic.txt", result.out.replace(str(into), "INTO"))
-    assert tree(into / "consumequeue") == tree(store.path / "consumequeue")
+    assert tree(into, "consumequeue") == tree(store.path, "consumequeue")
 
 
 def test_access_changes_nothing_but_the_way(run: Run, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     for access in ("pread", "map"):
         assert run("rebuild", golden("rolled").path, "--out", tmp_path / access, "--access", access).code == 0
-    assert tree(tmp_path / "map") == tree(tmp_path / "pread")
+    assert tree(tmp_path / "map", "") == tree(tmp_path / "pread", "")
     result = run("rebuild", golden("rolled").path, "--out", tmp_path / "x", "--access", "mmap")
     assert result.code == 2 and "pread" in result.err
 

@@ -5,8 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from flintmq.errors import NotAStoreError
 from flintmq.forensics.topic_tail import TopicTail
 from flintmq.message import Message
 from flintmq.store.message_store import MessageStore
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, process
 from tests.support.engine import put_messages, stored
 
 
@@ -59,24 +58,13 @@ def test_what_a_store_holds_cannot_reach_the_terminal(run: Run, tmp_path: Path) 
     assert "\\x1b[2J\\xff" in result.out and "\\u202etag" in result.out
 
 
-@contextmanager
-def following(store: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
-    """The command in a process of its own."""
-    command = [sys.executable, "-m", "flintmq", "tail", str(store), "T", "--follow", *words]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-        for pipe in (process.stdout, process.stderr):
-            assert pipe is not None
-            pipe.close()
+def following(store: Path, *words: str) -> AbstractContextManager[subprocess.Popen[str]]:
+    return process("tail", store, "T", "--follow", *words)
 
 
-def line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline()
+def line(child: subprocess.Popen[str]) -> str:
+    assert child.stdout is not None
+    return child.stdout.readline()
 
 
 @pytest.mark.parametrize("gone", ["", "commitlog"])
@@ -95,40 +83,40 @@ def test_following_a_live_store_until_ctrl_c(tmp_path: Path) -> None:
     with MessageStore(tmp_path, dev=True) as store:
         store.put(Message("T", b"before"))
         store.wait_dispatched(10)
-        with following(tmp_path, "--format", "{body}") as process:
-            assert line(process) == "before\n"
+        with following(tmp_path, "--format", "{body}") as child:
+            assert line(child) == "before\n"
             for n in range(3):
                 store.put(Message("U", b"other"))
                 store.put(Message("T", b"%d" % n))
-                assert line(process) == f"{n}\n", "each as it comes, though a program reads it"
-            process.send_signal(signal.SIGINT)
-            assert process.wait(20) == 130
-            assert process.stderr is not None and process.stderr.read() == ""
+                assert line(child) == f"{n}\n", "each as it comes, though a program reads it"
+            child.send_signal(signal.SIGINT)
+            assert child.wait(20) == 130
+            assert child.stderr is not None and child.stderr.read() == ""
 
 
 def test_it_ends_when_its_reader_goes_also_while_nothing_comes(tmp_path: Path) -> None:
     with MessageStore(tmp_path, dev=True) as store:
         store.put(Message("T", b"x"))
         store.wait_dispatched(10)
-        with following(tmp_path, "--since", "0", "--limit", "5") as process:
-            assert line(process) != ""
-            assert process.stdout is not None and process.stderr is not None
-            process.stdout.close()
+        with following(tmp_path, "--since", "0", "--limit", "5") as child:
+            assert line(child) != ""
+            assert child.stdout is not None and child.stderr is not None
+            child.stdout.close()
             began = time.monotonic()
-            assert process.wait(20) == 0 and time.monotonic() - began < 15
-            assert process.stderr.read() == ""
+            assert child.wait(20) == 0 and time.monotonic() - began < 15
+            assert child.stderr.read() == ""
 
 
 def test_a_topic_that_is_still_to_come_and_a_limit(tmp_path: Path) -> None:
     with MessageStore(tmp_path, dev=True) as store:
         store.put(Message("U", b"x"))
-        with following(tmp_path, "--since", "0", "--limit", "2", "--queue", "1", "--format", "{body}") as process:
-            assert process.stderr is not None
-            assert "no messages here yet" in process.stderr.readline()
+        with following(tmp_path, "--since", "0", "--limit", "2", "--queue", "1", "--format", "{body}") as child:
+            assert child.stderr is not None
+            assert "no messages here yet" in child.stderr.readline()
             for n in range(6):
                 store.put(Message("T", b"%d" % n, queue_id=n % 2))
-            assert [line(process), line(process)] == ["1\n", "3\n"]
-            assert process.wait(20) == 0
+            assert [line(child), line(child)] == ["1\n", "3\n"]
+            assert child.wait(20) == 0
 
 
 def test_output_to_a_file(golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

@@ -5,15 +5,13 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, process
 from tests.compat.stores import Golden
 from tests.support.java_figures import lags
 from tests.support.prometheus import only, samples
@@ -24,18 +22,6 @@ def brokers(golden: Callable[[str], Golden], tmp_path: Path) -> Path:
     for broker, name in (("库存", "config"), ("b", "delay")):
         shutil.copytree(golden(name).path, tmp_path / broker / "store")
     return tmp_path
-
-
-@contextmanager
-def process(*words: object) -> Iterator[subprocess.Popen[str]]:
-    """The command with --listen, ended by its id."""
-    command = [sys.executable, "-m", "flintmq", "metrics", *map(str, words)]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8")
-    try:
-        yield child
-    finally:
-        child.kill()
-        child.communicate()
 
 
 def address(child: subprocess.Popen[str]) -> str:
@@ -92,7 +78,7 @@ def test_an_address_is_host_and_port(run: Run, brokers: Path, given: str) -> Non
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_served_until_a_signal(brokers: Path, number: int) -> None:
-    with process(f"{brokers}/{{broker}}/store", "--listen", "127.0.0.1:0") as child:
+    with process("metrics", f"{brokers}/{{broker}}/store", "--listen", "127.0.0.1:0") as child:
         url = address(child)
         assert url.startswith("http://127.0.0.1:")
         assert set(samples(fetch(url))["flintmq_store_up"].values()) == {1}
@@ -104,14 +90,14 @@ def test_served_until_a_signal(brokers: Path, number: int) -> None:
 
 
 def test_another_address_than_loopback_is_said(brokers: Path) -> None:
-    with process(brokers / "b" / "store", "--listen", "0.0.0.0:0") as child:
+    with process("metrics", brokers / "b" / "store", "--listen", "0.0.0.0:0") as child:
         assert child.stderr is not None
         assert "whoever reaches it" in child.stderr.readline()
         address(child)
 
 
 def test_a_port_that_is_taken(run: Run, brokers: Path) -> None:
-    with process(brokers / "b" / "store", "--listen", "0") as child:
+    with process("metrics", brokers / "b" / "store", "--listen", "0") as child:
         port = address(child).rpartition(":")[2].partition("/")[0]
         result = run("metrics", brokers / "b" / "store", "--listen", f"127.0.0.1:{port}")
         assert result.code == 2 and "give another address" in result.err and result.err.count("\n") == 1

@@ -3,15 +3,11 @@
 import json
 import re
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, process
 from tests.ha.lines import Line
 from tests.support.engine import log_bytes, open_small, put_all
 
@@ -24,18 +20,6 @@ def store(tmp_path: Path) -> tuple[Path, int]:
     return tmp_path / "store", last.physical_offset + last.size
 
 
-@contextmanager
-def process(*words: object) -> Iterator[subprocess.Popen[str]]:
-    """The command, ended by its id."""
-    command = [sys.executable, "-m", "flintmq", "serve-ha", *map(str, words)]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8")
-    try:
-        yield child
-    finally:
-        child.kill()
-        child.communicate()
-
-
 def address_in(text: str) -> tuple[str, int]:
     found = re.search(r"127\.0\.0\.1:(\d+)", text)
     assert found, text
@@ -44,7 +28,7 @@ def address_in(text: str) -> tuple[str, int]:
 
 def test_events(store: tuple[Path, int]) -> None:
     path, end = store
-    with process(path, "--listen", "127.0.0.1:0", "--new-slave", "first", "--json") as child:
+    with process("serve-ha", path, "--listen", "127.0.0.1:0", "--new-slave", "first", "--json") as child:
         assert child.stdout is not None
         events = [json.loads(child.stdout.readline())]
         assert events[0]["event"] == "listening" and (events[0]["begin"], events[0]["end"]) == (0, end)
@@ -66,7 +50,7 @@ def test_events(store: tuple[Path, int]) -> None:
 
 def test_words_for_people(store: tuple[Path, int]) -> None:
     path, end = store
-    with process(path, "--listen", "0", "--allow", "10.1.2.0/24") as child:
+    with process("serve-ha", path, "--listen", "0", "--allow", "10.1.2.0/24") as child:
         assert child.stderr is not None
         said = child.stderr.readline()
         assert f"followers may have the log, 0 to {end}" in said
@@ -79,7 +63,7 @@ def test_words_for_people(store: tuple[Path, int]) -> None:
 
 
 def test_a_reader_of_the_events_that_goes_ends_it(store: tuple[Path, int]) -> None:
-    with process(store[0], "--listen", "0", "--json") as child:
+    with process("serve-ha", store[0], "--listen", "0", "--json") as child:
         assert child.stdout is not None
         address = address_in(child.stdout.readline())
         child.stdout.close()

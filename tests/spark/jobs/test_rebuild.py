@@ -10,11 +10,8 @@ from flintmq.forensics import rebuild as local
 from flintmq.spark.jobs import rebuild as job
 from flintmq.spark.jobs.rebuild import share_out
 from tests.forensics.test_rebuild import bare, begun_again, units
+from tests.support.engine import tree
 from tests.support.makers import hurt_body
-
-
-def tree(root):
-    return {str(p.relative_to(root)): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file()}
 
 
 @pytest.fixture
@@ -39,7 +36,7 @@ def test_both_engines_make_the_same_bytes(golden_store, in_process, tmp_path, co
     peer = golden_store.expect.get("rebuild", ["", "5.3.3"])[1]
     expected = local.rebuild(str(golden_store.path), str(tmp_path / "local"), config, peer)
     made = in_process(count)(str(golden_store.path), str(tmp_path / "spark"), config, peer)
-    ours, theirs = tree(tmp_path / "spark"), tree(tmp_path / "local")
+    ours, theirs = tree(tmp_path / "spark", ""), tree(tmp_path / "local", "")
     assert list(ours) == list(theirs)
     assert [name for name in ours if ours[name] != theirs[name]] == []
     assert (made.records, made.units, made.keys, made.queues, made.index_files) == (
@@ -70,7 +67,7 @@ def test_index_files_of_any_size(golden, in_process, tmp_path, items):
     source = bare(store, tmp_path / "bare")  # an index there would show its own sizes
     local.rebuild(str(source), str(tmp_path / "local"), config)
     in_process(5)(str(source), str(tmp_path / "spark"), config)
-    assert tree(tmp_path / "spark" / "index") == tree(tmp_path / "local" / "index")
+    assert tree(tmp_path / "spark" / "index", "") == tree(tmp_path / "local" / "index", "")
 
 
 def test_damage_is_an_error_and_leaves_nothing(golden, in_process, tmp_path):

@@ -15,16 +15,8 @@ from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules, UnitBlo
 from flintmq.store.index.index_service import RecoveredIndex
 from flintmq.store.recovery import derived as module
 from tests.support import crashed
-from tests.support.engine import open_small
+from tests.support.engine import open_small, tree
 from tests.support.small_logs import FILE_SIZE, SIZE, log_of, make
-
-
-def derived(root: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(root)): path.read_bytes()
-        for path in sorted(root.rglob("*"))
-        if path.is_file() and path.relative_to(root).parts[0] in ("consumequeue", "index")
-    }
 
 
 @pytest.mark.parametrize("least", [0, 1 << 60], ids=["on two threads", "on one"])
@@ -38,13 +30,13 @@ def test_what_was_lost_is_made_again_as_it_was(
         for n in range(300):
             store.put(Message(f"T{n % 3}", bytes(200), tags="paid", keys=f"k{n}", queue_id=n % 2))
         store.wait_dispatched()
-    kept = derived(tmp_path)
+    kept = tree(tmp_path, "consumequeue", "index")
     assert len(kept) > 10
     for name in lost:
         shutil.rmtree(tmp_path / name)
     (tmp_path / "abort").write_bytes(b"1")
     open_small(tmp_path).close()
-    assert derived(tmp_path) == kept
+    assert tree(tmp_path, "consumequeue", "index") == kept
 
 
 BEGIN = FILE_SIZE  # of a log whose first file has expired
