@@ -29,8 +29,8 @@ from flintmq.objects.opening import bucket_of
 from flintmq.store.commitlog.predicate import Predicate
 from tests.cli.conftest import Run, run
 from tests.compat.stores import Golden
-from tests.forensics.test_copy import SMALL, files
-from tests.support.engine import put_messages
+from tests.forensics.test_copy import SMALL
+from tests.support.engine import put_messages, tree
 from tests.support.makers import config_of
 from tests.support.object_server import BUCKET, KEYS, Server
 from tests.support.threads import at_once
@@ -90,7 +90,7 @@ def test_every_golden_store(golden_store: Golden, tmp_path: Path, place: Place) 
     config = config_of(golden_store).with_keys(place.keys)
     there = copy_whole(str(golden_store.path), str(tmp_path / "there"), config)
     done = copy_whole(str(golden_store.path), place.url, config)
-    expected, found = files(tmp_path / "there"), place.files()
+    expected, found = tree(tmp_path / "there", ""), place.files()
     told = json.loads(found.pop(PUBLISHED))
     assert found.keys() == expected.keys()
     for made in (expected, found) if there.live else ():  # recovery writes times into these
@@ -110,10 +110,10 @@ def test_there_and_back(golden: Any, tmp_path: Path, place: Place, objects: Serv
     assert compare(str(root), place.url, place.config).equal
     copy_whole(place.url, str(tmp_path / "back"), place.config)
     copy_whole(str(root), str(tmp_path / "there"))
-    assert files(tmp_path / "back") == files(tmp_path / "there")
+    assert tree(tmp_path / "back", "") == tree(tmp_path / "there", "")
     second = Place(objects, place.key + "-2")
     copy_whole(place.url, second.url, place.config)
-    assert files(tmp_path / "there").items() <= second.files().items()
+    assert tree(tmp_path / "there", "").items() <= second.files().items()
 
 
 def test_bytes_after_the_end_are_zeros_there_too(tmp_path: Path, place: Place) -> None:
@@ -184,7 +184,7 @@ def test_some_messages(golden: Any, tmp_path: Path, place: Place) -> None:
     assert (done.records, done.log_bytes, done.units) == (there.records, there.log_bytes, there.units)
     found = place.files()
     del found[PUBLISHED]
-    assert found == files(tmp_path / "there")
+    assert found == tree(tmp_path / "there", "")
     assert verify(place.url, place.config).defects == []
 
 
