@@ -41,7 +41,7 @@ from flintmq.store.dispatch.handover import HandedOver
 from flintmq.store.index.index_service import KeyIndex
 from flintmq.store.layout import directories, followed
 from flintmq.store.layout.given_sizes import refuse_other_sizes
-from flintmq.store.layout.small_files import StoreFiles, page_cache_lasted
+from flintmq.store.layout.small_files import StoreFiles
 from flintmq.store.layout.store_config import batch_topics, with_queue_size
 from flintmq.store.listening import Listener, ListenOptions, LogPart
 from flintmq.store.read.get import LiveReader
@@ -240,7 +240,7 @@ class StoreParts:
     def _recover(self) -> None:
         """Recover the store after any stop. No byte of it is changed before."""
         root, config, effects, facts = self.root, self.config, self.effects, self.stopped
-        if followed.is_followed(root, effects) and not facts.clean and not page_cache_lasted(root, effects):
+        if followed.is_followed(root, effects) and not facts.clean and not facts.page_cache_lasted:
             followed.note_unsure(root, facts.mark.flushed or 0, effects)
         recovery = Recovery(
             config,

@@ -15,12 +15,12 @@ from flintmq.store.commitlog.end_of_log import read_facts
 from flintmq.store.layout.mark import UNKNOWN, DurableMark
 from flintmq.store.layout.small_files import (
     BOOT,
+    LAGGING,
+    Abort,
     StoreFiles,
     fsync_and_drop_cache,
     page_cache_id,
-    page_cache_lasted,
-    power_was_cut,
-    written_by_flintmq,
+    read_abort,
 )
 from tests.support.faults import Faulty
 
@@ -89,14 +89,14 @@ def test_a_checkpoint_of_java_s_is_kept_byte_for_byte_in_what_is_not_ours(tmp_pa
 def test_abort_tells_whether_the_machine_has_run_on(tmp_path: Path):
     effects = Faulty()
     StoreFiles(str(tmp_path), effects).make_abort()
-    assert page_cache_lasted(str(tmp_path), effects)
+    assert read_abort(str(tmp_path), effects).page_cache_lasted
     for text in ("4242", "", "4242\nanother-boot", "4242 a b"):  # RocketMQ's, an empty one, another boot's, rubbish
         (tmp_path / "abort").write_text(text)
-        assert not page_cache_lasted(str(tmp_path), effects)
+        assert not read_abort(str(tmp_path), effects).page_cache_lasted
     (tmp_path / "abort").write_bytes(b"4242\n\xff\xfe")
-    assert not page_cache_lasted(str(tmp_path), effects), "bytes that are no text are another boot's too"
+    assert not read_abort(str(tmp_path), effects).page_cache_lasted, "bytes that are no text are another boot's too"
     (tmp_path / "abort").unlink()
-    assert not page_cache_lasted(str(tmp_path), effects)
+    assert not read_abort(str(tmp_path), effects).page_cache_lasted
 
 
 def test_abort_tells_whether_the_file_system_was_mounted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -104,9 +104,9 @@ def test_abort_tells_whether_the_file_system_was_mounted_again(tmp_path: Path, m
     effects = Faulty()
     monkeypatch.setattr(effects, "mounting", lambda path: "7", raising=False)
     StoreFiles(str(tmp_path), effects).make_abort()
-    assert page_cache_lasted(str(tmp_path), effects)
+    assert read_abort(str(tmp_path), effects).page_cache_lasted
     monkeypatch.setattr(effects, "mounting", lambda path: "8")
-    assert not page_cache_lasted(str(tmp_path), effects)
+    assert not read_abort(str(tmp_path), effects).page_cache_lasted
 
 
 def test_a_lower_index_time_leaves_the_rest_of_the_checkpoint(tmp_path: Path):
@@ -184,6 +184,7 @@ def test_the_name_of_a_page_cache(tmp_path: Path):
         ("4242", "b00t", False, False, False),  # RocketMQ's: nobody knows
         ("4242 b00t/7 more", "b00t", False, False, False),
         (None, "b00t", False, False, False),
+        (LAGGING.decode(), "b00t", False, False, False),
         ("4242\nb00t/7", None, False, False, True),  # this machine does not tell
         ("4242", None, False, False, False),
         (None, None, False, False, False),
@@ -196,9 +197,8 @@ def test_what_abort_says_of_the_page_cache(
     machine.boot = boot
     if abort is not None:
         (tmp_path / "abort").write_text(abort)
-    assert page_cache_lasted(str(tmp_path), machine) is lasted
-    assert power_was_cut(str(tmp_path), machine) is cut
-    assert written_by_flintmq(str(tmp_path), machine) is ours, "RocketMQ may have worked on queues and index"
+    clean = abort in (None, LAGGING.decode())
+    assert read_abort(str(tmp_path), machine) == Abort(clean, clean and abort is not None, ours, lasted, cut)
 
 
 def test_a_sync_that_failed_makes_the_next_start_ask_the_disk(tmp_path: Path):
@@ -211,12 +211,11 @@ def test_a_sync_that_failed_makes_the_next_start_ask_the_disk(tmp_path: Path):
     for _ in range(2):
         files.distrust_page_cache()
         assert (tmp_path / "abort").read_text() == f"{os.getpid()}\nb00t/?"
-        assert power_was_cut(str(tmp_path), machine) and written_by_flintmq(str(tmp_path), machine)
-        assert not page_cache_lasted(str(tmp_path), machine)
+        assert read_abort(str(tmp_path), machine) == Abort(clean=False, is_ours=True, power_cut=True)
     files.make_abort()
     files.close()
     files.distrust_page_cache()
-    assert page_cache_lasted(str(tmp_path), machine), "of a store that is closed nobody says anything"
+    assert read_abort(str(tmp_path), machine).page_cache_lasted, "of a store that is closed nobody says anything"
     machine.boot = None
     files.make_abort()
     files.distrust_page_cache()

@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -54,31 +55,36 @@ def at(number: int) -> int:
 
 
 class Noted:
-    """Stands for queues, and notes what they are given."""
+    """Stands for queues and what loads them, and notes what they are given."""
 
     def __init__(self, loaded: int, refuses: int = 0) -> None:
         self.loaded, self.refuses = loaded, refuses
         self.taken: list[int] = []
-        self.bound: tuple[int, int] | None = None  # the log's begin, and how many units were there by then
+        self.bound: int | None = None  # how many units were there by the end of loading
         self.asked: tuple[Any, ...] = ()
         self.offsets: dict[tuple[bytes, int], int] = {}
 
-    def load(self, *asked: Any, unsure: bool) -> int:
-        self.asked, self.unsure = asked, unsure
+    def loader(self, *asked: Any, unsure: bool) -> "Noted":
+        self.asked, self.unsure, self.rewound = asked, unsure, {}
+        return self
+
+    def load(self, log_end: int) -> int:
+        self.end = log_end
         return self.loaded
 
     def next_offsets(self) -> dict[tuple[bytes, int], int]:
         return self.offsets
 
-    def replay_from(self, block: UnitBlock, _: Dispatcher, met: set[int]) -> bool:
+    def replay_from(self, block: UnitBlock, _: Dispatcher, met: set[int], rewound: dict[str, Any]) -> bool:
+        assert rewound is self.rewound
         self.refuses -= 1
         return self.refuses >= 0
 
     def take(self, block: UnitBlock, _: Dispatcher) -> None:
         self.taken += [n - 10 for _, first, last in block.queues for n in block.offsets[first:last]]
 
-    def finish_loading(self, log_begin: int) -> None:
-        self.bound = log_begin, len(self.taken)
+    def finish(self) -> None:
+        self.bound = len(self.taken)
 
 
 class Items:
@@ -131,7 +137,8 @@ def load_derived(
     **more: Any,
 ) -> int:
     small = Small([] if lowered is None else lowered)
-    return module.DerivedLoader(files, queues, index, dispatcher, small, report).load(end, begin, **more)
+    with patch.object(module, "QueueLoader", Noted.loader):
+        return module.DerivedLoader(files, queues, index, dispatcher, small, report).load(end, begin, **more)
 
 
 @pytest.mark.parametrize(
@@ -191,8 +198,10 @@ def test_records_are_dispatched_again_from_where_queues_or_index_lack_them(
             index.items.clear(), index.times.clear()
         dispatcher = Dispatcher(DispatchRules(()))
         count = load_derived(files, queues, index, dispatcher, END, begin, lowered, clean=bool(clean))
-        assert (count, queues.taken) == (6 - first, [*range(first, 6)]) and queues.bound == (BEGIN, 6 - first)
-        assert lowered == [loaded] and queues.asked[:2] == (BEGIN, END) and queues.unsure is not bool(clean)
+        assert (count, queues.taken) == (6 - first, [*range(first, 6)]) and queues.bound == 6 - first
+        assert (
+            lowered == [loaded] and (queues.asked[0], queues.end) == (BEGIN, END) and queues.unsure is not bool(clean)
+        )
         if index is not None:
             assert index.items == [at(n) for n in range(first, 6)] and index.times == [1005]
             assert index.complete is (not clean or not index.found.had_files) and index.recovered == (END, BEGIN)
@@ -296,9 +305,9 @@ def test_whether_a_unit_s_record_stands_where_it_says(tmp_path: Path, asked: tup
     queues = Noted(END)
     files, rules = a_log(tmp_path), Dispatcher(DispatchRules(()))
     load_derived(files, queues, None, rules, END, END)
-    assert queues.asked[2](*asked) is answer
+    assert queues.asked[1](*asked) is answer
     load_derived(files, queues, None, rules, at(5), at(5))  # its last record is behind the end
-    assert queues.asked[2](*asked) is (answer and asked[3] < at(5))
+    assert queues.asked[1](*asked) is (answer and asked[3] < at(5))
 
 
 def test_torn_units_above_the_mark_do_not_hide_what_stands_below_it(tmp_path: Path):

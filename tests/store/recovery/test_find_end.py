@@ -7,7 +7,7 @@ import pytest
 from flintmq.errors import CorruptStoreError, LostLogError
 from flintmq.format import record
 from flintmq.format.checkpoint import Checkpoint
-from flintmq.store.commitlog.end_of_log import StopFacts, Verdict
+from flintmq.store.commitlog.end_of_log import StopFacts, Verdict, read_facts
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.walk import NO_FILE
 from flintmq.store.layout.mark import DurableMark
@@ -72,7 +72,8 @@ def test_a_record_that_did_not_arrive_whole_is_a_torn_tail(tmp_path: Path):
 def test_a_queue_that_begins_again_is_torn_where_flintmq_alone_has_written(tmp_path: Path, abort: str, count: int):
     """RocketMQ, whose abort names no boot, begins a queue again whose topic was deleted."""
     (tmp_path / "abort").write_text(abort)
-    facts = StopFacts(clean=False, mark=DurableMark(0), power_cut=True)
+    ours = read_facts(str(tmp_path)).abort_is_ours
+    facts = StopFacts(clean=False, mark=DurableMark(0), power_cut=True, abort_is_ours=ours)
     found = search(tmp_path, log_of(tmp_path / "log", records(0, 3, 4, 0, 1)), facts).find()
     assert found.offset == count * SIZE
 

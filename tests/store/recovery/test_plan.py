@@ -4,8 +4,10 @@ import itertools
 
 import pytest
 
+from flintmq.store.commitlog.end_of_log import StopFacts
+from flintmq.store.layout.mark import UNKNOWN, DurableMark
 from flintmq.store.recovery.apply import STEPS
-from flintmq.store.recovery.plan import Situation, Step, plan
+from flintmq.store.recovery.plan import Step, plan
 
 LETTERS = {
     "W": Step.WITHDRAW_DERIVED,
@@ -30,14 +32,14 @@ TABLE = {
     ("RocketMQ killed", True): ("WRTEAD", "WRFTEAD"),
     ("RocketMQ killed", False): ("WRTAD", "WRFTAD"),
 }
-STOPS = {"clean": (True, True, True), "killed": (False, True, True), "power cut": (False, True, False),
+# the last stop was clean, `abort` is ours, the page cache lasted
+STOPS = {"clean": (True, False, False), "killed": (False, True, True), "power cut": (False, True, False),
          "RocketMQ killed": (False, False, False)}  # fmt: skip
 
 
-def situation(clean: bool, ours: bool, lasted: bool, *, marked: bool, ends: bool, external: bool) -> Situation:
-    return Situation(
-        clean=clean, marked=marked, ours=ours, page_cache_lasted=lasted, known_ends=ends, external=external
-    )
+def facts_of(clean: bool, ours: bool, lasted: bool, *, marked: bool) -> StopFacts:
+    mark = DurableMark(4096) if marked else UNKNOWN
+    return StopFacts(clean, mark=mark, abort_is_ours=ours, page_cache_lasted=lasted)
 
 
 @pytest.mark.parametrize("external", [False, True])
@@ -45,7 +47,7 @@ def situation(clean: bool, ours: bool, lasted: bool, *, marked: bool, ends: bool
 @pytest.mark.parametrize(("stop", "marked"), TABLE)
 def test_each_stop_has_its_steps(stop: str, marked: bool, ends: bool, external: bool):
     wanted = TABLE[stop, marked][not ends].replace("D", "L" if external else "D")
-    found = plan(situation(*STOPS[stop], marked=marked, ends=ends, external=external))
+    found = plan(facts_of(*STOPS[stop], marked=marked), known_ends=ends, external=external)
     assert found == tuple(LETTERS[letter] for letter in wanted)
 
 
@@ -67,10 +69,10 @@ def test_the_docstring_has_the_same_table():
 def test_a_stop_that_contradicts_itself_is_a_mistake_of_ours(facts: tuple[bool, bool, bool]):
     """A clean stop leaves no `abort` that names another program or boot; only FlintMQ writes the boot's id there."""
     if facts in STOPS.values():
-        assert situation(*facts, marked=True, ends=True, external=False).clean is facts[0]
+        assert facts_of(*facts, marked=True).clean is facts[0]
     else:
         with pytest.raises(AssertionError):
-            situation(*facts, marked=True, ends=True, external=False)
+            facts_of(*facts, marked=True)
 
 
 @pytest.mark.parametrize("stop", STOPS)
@@ -78,7 +80,7 @@ def test_a_stop_that_contradicts_itself_is_a_mistake_of_ours(facts: tuple[bool, 
 def test_what_holds_of_every_plan(stop: str, facts: tuple[bool, bool, bool]):
     clean, ours, lasted = STOPS[stop]
     marked, ends, external = facts
-    steps = plan(situation(clean, ours, lasted, marked=marked, ends=ends, external=external))
+    steps = plan(facts_of(clean, ours, lasted, marked=marked), known_ends=ends, external=external)
     assert len(set(steps)) == len(steps), "none is taken twice"
     abort, cut = steps.index(Step.MAKE_ABORT), steps.index(Step.TRUNCATE_LOG)
     assert (abort < cut) is clean, "a kill in the cut is found as an unclean stop, and hides no power cut"

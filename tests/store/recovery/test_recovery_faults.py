@@ -8,7 +8,7 @@ import pytest
 
 from flintmq.errors import StoreError
 from flintmq.format import record
-from flintmq.store.layout.small_files import page_cache_lasted
+from flintmq.store.layout.small_files import read_abort
 from tests.support.crashed import Clock, killed, make, quarantined, reopened, zero
 from tests.support.engine import open_small
 
@@ -102,6 +102,6 @@ def test_after_a_sync_of_recovery_that_failed_the_next_start_asks_the_disk(tmp_p
             break
         except (OSError, StoreError):
             path = effects.refused[0][1]
-            (trusted if page_cache_lasted(str(root), effects) else refused).add(path[len(str(root)) :])
+            (trusted if read_abort(str(root), effects).page_cache_lasted else refused).add(path[len(str(root)) :])
             reopened(root, kept[:5])
     assert len(refused) > 2 and all(path.endswith(".flintmq-new") for path in trusted), "a new file is made anew"

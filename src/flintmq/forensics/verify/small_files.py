@@ -19,7 +19,7 @@ from flintmq.storage.files.filesystem import Effects
 from flintmq.store.layout import config_reader, directories
 from flintmq.store.layout.config_reader import TABLES, BrokerConfig, absent_text, offsets_outside
 from flintmq.store.layout.root_names import NOT_CHECKED, is_of_a_store
-from flintmq.store.layout.small_files import queues_lag
+from flintmq.store.layout.small_files import read_abort
 
 JSON_NAME: Final = re.compile(r"[A-Za-z]+\.json|timermetrics|transactionMetrics")
 COMPACTION_PARTS: Final = ("compactionLog", "compactionCq")
@@ -145,7 +145,7 @@ def check_root(root: str, config: StoreConfig, findings: Findings, effects: Effe
         if name in NOT_CHECKED:
             findings.note("not-checked", f"{name}/: {NOT_CHECKED[name]}", path)
         elif name == "abort":
-            lagging = queues_lag(root, effects)
+            lagging = read_abort(root, effects).lagging
             text = "the queues lag the log" if lagging else "the store is in use, or did not stop cleanly"
             findings.note("abort", text, path)
         elif not is_of_a_store(name) and os.path.normpath(path) not in log_elsewhere:

@@ -48,13 +48,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from flintmq.errors import FormatError, StoreAccessError
+from flintmq.errors import FormatError
 from flintmq.format import checkpoint, flintmq_mark, index
 from flintmq.storage.files.filesystem import REAL, Effects
 from flintmq.storage.files.lock import is_live
 from flintmq.store.layout.file_geometry import index_header
 from flintmq.store.layout.mark import UNKNOWN, DurableMark
-from flintmq.store.layout.small_files import power_was_cut, queues_lag, written_by_flintmq
+from flintmq.store.layout.small_files import read_abort
 
 SECTOR = 512
 LOST = "the log's end is missing"
@@ -104,8 +104,14 @@ class StopFacts:
     named: int | None = None  # for object storage: log offset of the last record in the newest index file, else None
     zeros_end: int | None = None
     power_cut: bool = False  # the machine was booted again since the store ran
+    abort_is_ours: bool = False  # after an unclean stop: FlintMQ wrote `abort`, and nobody else has worked here since
+    page_cache_lasted: bool = False  # after an unclean stop: files hold all that was written
     lagging: bool = False
     root: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        assert not self.clean or not self.abort_is_ours  # there is no `abort` then, or it says that queues lag
+        assert not self.page_cache_lasted or self.abort_is_ours  # no other says which page cache it was
 
     @property
     def whole(self) -> bool:
@@ -177,22 +183,28 @@ def read_facts(root: str, effects: Effects = REAL) -> StopFacts:
         found = flintmq_mark.decode(effects.read_file(os.path.join(root, flintmq_mark.FILE_NAME), 4096) or b"")
         if found.holds(physic_time) and found.flushed_offset >= 0:
             mark = DurableMark(found.flushed_offset, found.dispatched_offset, found.indexed)
-    abort = os.path.join(root, "abort")
-    absent = effects.size(abort) is None
-    lagging = not absent and queues_lag(root, effects)
-    clean = absent or lagging
-    if not effects.remote:
-        if absent and effects.is_dir(abort):  # RocketMQ asks only whether the name is there
-            raise StoreAccessError(f"{abort}: not a regular file; move it out of the store")
+    abort, live, named, zeros_end = read_abort(root, effects), False, None, None
+    if effects.remote:
+        named = last_named(root, effects)
+        zeros_end = max(mark.flushed or 0, 0 if named is None else named + 1)
+    else:
         live = not effects.holds_lock and is_live(root)
-        cut = not clean and power_was_cut(root, effects)
-        if not clean and not written_by_flintmq(root, effects):  # others may have changed queues and index
-            mark = mark.of_log_alone()
-        return StopFacts(clean, live, physic_time, mark, latest, power_cut=cut, lagging=lagging, root=root)
-    named = last_named(root, effects)
-    zeros_end = max(mark.flushed or 0, 0 if named is None else named + 1)
-    mark = mark.of_log_alone()
-    return StopFacts(clean, False, physic_time, mark, latest, named, zeros_end, lagging=lagging, root=root)
+    if effects.remote or not (abort.clean or abort.is_ours):  # others may have changed queues and index
+        mark = mark.of_log_alone()
+    return StopFacts(
+        abort.clean,
+        live,
+        physic_time,
+        mark,
+        latest,
+        named,
+        zeros_end,
+        power_cut=abort.power_cut,
+        abort_is_ours=abort.is_ours,
+        page_cache_lasted=abort.page_cache_lasted,
+        lagging=abort.lagging,
+        root=root,
+    )
 
 
 def last_named(root: str, effects: Effects) -> int | None:

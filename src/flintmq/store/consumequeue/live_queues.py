@@ -8,18 +8,15 @@ ConsumeQueueStore, ConsumeQueue.
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterator
+from collections.abc import Container
 
 from flintmq.config.keys import StoreConfig
-from flintmq.format.consume_queue import UNIT_SIZE
 from flintmq.format.text import java_decode, java_encode
 from flintmq.storage.files.filesystem import Effects
 from flintmq.storage.threads.mutex import Condition, Lock
 from flintmq.store.commitlog.report import Report
 from flintmq.store.consumequeue.live_queue import AnyQueue, KeptUnits, RunningBatchQueue, RunningQueue
-from flintmq.store.consumequeue.load_queues import LoadedQueue, QueueLoader, RecordIsAt
 from flintmq.store.consumequeue.queue_ends import QueueEnds
-from flintmq.store.consumequeue.reader import FIRST_BYTES, HeldFiles, batch_queue, plain_queue
 from flintmq.store.consumequeue.writer import (
     LARGEST_OFFSET,
     BatchQueueWriter,
@@ -30,8 +27,7 @@ from flintmq.store.consumequeue.writer import (
 from flintmq.store.dispatch.dispatcher import Dispatcher, UnitBlock
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
 from flintmq.store.layout import directories
-from flintmq.store.layout.queue_name import BATCH, PLAIN, Queue, QueueName, each_queue_name
-from flintmq.store.layout.small_files import fsync_and_drop_cache
+from flintmq.store.layout.queue_name import BATCH, PLAIN, Queue, QueueName
 
 _LIGHT = LMQ_PREFIX.encode()  # light queues have no ext queue
 
@@ -44,83 +40,12 @@ class ConsumeQueues:
         self.files, self.kept = OpenFiles(effects), KeptUnits()
         self.plain: dict[tuple[bytes, int], RunningQueue | None] = {}
         self.batch: dict[tuple[bytes, int], RunningBatchQueue | None] = {}
-        self._rewritten: dict[str, RunningQueue] = {}
-        self._lacking: set[str] = set()  # folders of queues that lost units or files; until `finish_loading`
         self._file_size = config.consume_queue_file_size
         self.changed, self._flushing = Condition(), Lock()
         self.arrivals = 0  # incremented with every block that readers may see
         self._watched: dict[bytes, list[set[int]]] = {}  # topic -> what `watch` returned
 
-    # -- loading ----------------------------------------------------------------------------------------------------
-
-    def names(self) -> Iterator[tuple[str, QueueName]]:
-        """Yield (kind, name) of every queue with a directory; its topic's is open meanwhile."""
-        for kind in (directories.QUEUES, directories.BATCH_QUEUES):
-            for name in each_queue_name(self.root, kind, self.effects):
-                yield kind, name
-
-    def fsync_and_drop_cache(self) -> None:
-        """Fsync all files and drop their cached pages, so that later reads come from the device."""
-        for kind in (directories.QUEUES, directories.BATCH_QUEUES, directories.EXT_QUEUES):
-            for name in each_queue_name(self.root, kind, self.effects):
-                folder = os.path.join(self.root, kind, name.topic, str(name.queue_id))
-                for path in (os.path.join(folder, file) for file in self.effects.listdir(folder)):
-                    if size := self.effects.size(path):
-                        fsync_and_drop_cache(path, 0, size, self.effects)
-
-    def load(self, log_begin: int, log_end: int, is_at: RecordIsAt, *, unsure: bool = False) -> int:
-        """Open every queue, truncate units that point to no record of it, and find its bounds.
-
-        Return the log offset up to which all queues have their units; dispatch must continue from there.
-
-        Args:
-            is_at: returns whether a record of this topic (raw) and queue is at a queue offset and log offset.
-            unsure: after an unclean stop: until `finish_loading`, units may be torn, and names of files not on disk.
-        """
-        if unsure:
-            self.files.doubt_names(os.path.join(self.root, directories.QUEUES))
-        loader = QueueLoader(self.effects, log_begin, is_at, unsure=unsure)
-        dispatched, missing = log_begin, log_end
-        for kind, name in self.names():
-            topic, loaded = os.fsencode(name.topic), None
-            if kind == directories.QUEUES:
-                queue = self._open(topic, name.queue_id)
-                if queue is not None:
-                    loaded = self._load_plain(queue, loader)
-            else:
-                with HeldFiles(os.path.join(self.root, kind), self.effects) as held:
-                    units = batch_queue(self.root, name, self.effects, held)
-                    batch = self._open_batch(topic, name.queue_id)
-                    if batch is not None and units.files:
-                        loaded = loader.load_batch(batch, units)
-            if loaded is not None:
-                dispatched = max(dispatched, loaded.reached)
-                if loaded.lacks:
-                    missing = min(missing, max(loaded.reached, log_begin))
-        return min(dispatched, missing)
-
-    def _load_plain(self, queue: RunningQueue, loader: QueueLoader) -> LoadedQueue | None:
-        below = os.path.join(self.root, directories.QUEUES)
-        files, data = self.effects.only_file(queue.folder, below, min(FIRST_BYTES, self._file_size))
-        if data is not None and (loaded := loader.load_short(queue, files, data)) is not None:
-            if self.files.unsure and files[0][1] == self._file_size:
-                self.files.know(queue.first_file, data[: queue.max_offset * UNIT_SIZE])
-            # The first get of each queue need not open its file again, which costs more than all else of it.
-            count = min(queue.max_offset, queue.units_per_block)
-            self.kept.keep(queue, 0, data[: count * UNIT_SIZE], queue.forgotten)
-            return loaded
-        if not files:
-            return None
-        with HeldFiles(below, self.effects) as held:
-            units = plain_queue(self.root, queue.name, self.effects, held)
-            if not units.files:
-                return None
-            loaded = loader.load_plain(queue, units)
-        if loaded.lacks and queue.max_offset > 0:  # one without units has no smallest offset
-            self._lacking.add(queue.folder)
-        return loaded
-
-    def _open(self, topic: bytes, queue_id: int) -> RunningQueue | None:
+    def open_plain(self, topic: bytes, queue_id: int) -> RunningQueue | None:
         place = topic, queue_id
         if place not in self.plain:
             path, queue = Queue(PLAIN, topic, queue_id).path, None
@@ -135,7 +60,7 @@ class ConsumeQueues:
             self.plain[place] = queue
         return self.plain[place]
 
-    def _open_batch(self, topic: bytes, queue_id: int) -> RunningBatchQueue | None:
+    def open_batch(self, topic: bytes, queue_id: int) -> RunningBatchQueue | None:
         place = topic, queue_id
         if place not in self.batch:
             path, queue = Queue(BATCH, topic, queue_id).path, None
@@ -148,17 +73,20 @@ class ConsumeQueues:
 
     # -- dispatching ------------------------------------------------------------------------------------------------
 
-    def replay_from(self, block: UnitBlock, dispatcher: Dispatcher, met: set[int]) -> bool:
+    def replay_from(
+        self, block: UnitBlock, dispatcher: Dispatcher, met: set[int], rewound: dict[str, RunningQueue]
+    ) -> bool:
         """Move writers back so that this block's units are written over the same units or holes.
 
         Return whether a queue lacks units before the block's; their records are earlier in the log. `met` has the
         queues, by their numbers, of earlier blocks of this pass through the log; those of this one are added. An offset
-        below theirs is another record's, which the writer reports.
+        below theirs is another record's, which the writer reports. `rewound` gets the queues that are moved back, by
+        their folders.
         """
         lacking = False
         for at, (number, first, end) in enumerate(block.queues):
             key = dispatcher.queues.keys[number]
-            queue = self._open(key.topic, key.queue_id)
+            queue = self.open_plain(key.topic, key.queue_id)
             while queue is not None and first < end and offset_is_implausible(block.offsets, first, end, -1):
                 first += 1
             block.queues[at] = number, first, end
@@ -166,8 +94,7 @@ class ConsumeQueues:
                 continue
             if queue is not None and 0 <= block.offsets[first] < queue.writer.next and number not in met:
                 queue.rewind(block.offsets[first])
-                if self.files.unsure or queue.folder in self._lacking:
-                    self._rewritten[queue.folder] = queue
+                rewound[queue.folder] = queue
             elif queue is not None and block.offsets[first] > max(queue.writer.next, 0):
                 lacking = True
             met.add(number)
@@ -188,7 +115,7 @@ class ConsumeQueues:
                 self.remove(*place)
                 continue
             if here == 0 and end <= LARGEST_OFFSET:
-                queue = self._open_batch(*place) if place[0] in batch_topics else self._open(*place)
+                queue = self.open_batch(*place) if place[0] in batch_topics else self.open_plain(*place)
                 if queue is not None:
                     queue.begin_expired(end)
                     self._tell(*place)
@@ -203,7 +130,6 @@ class ConsumeQueues:
         with self._flushing:  # a flush that has listed the files must not find them gone
             if plain is not None:
                 plain.forget()
-                self._rewritten.pop(plain.folder, None)
                 plain.writer.clear()
             if batch is not None:
                 batch.writer.units.remove()
@@ -218,20 +144,6 @@ class ConsumeQueues:
                 if not self.effects.is_dir(os.path.join(self.root, folder)):
                     self.files.forget_folder(os.path.join(self.root, folder))
 
-    def finish_loading(self, log_begin: int) -> None:
-        """Find the smallest offsets of queues whose units were rewritten.
-
-        `load` searched for them among units that a power cut may have torn and that pointed anywhere. The search would
-        end as it did then for a short queue whose file has not changed. From now on units and names of files are
-        trusted.
-        """
-        for queue in self._rewritten.values():
-            if not self.files.is_known(queue.first_file):
-                queue.recompute_minimum(log_begin)
-        self._rewritten.clear()
-        self._lacking.clear()
-        self.files.trust_names()
-
     def take(self, block: UnitBlock, dispatcher: Dispatcher) -> None:
         """Write the units of one block and make them visible to readers.
 
@@ -239,13 +151,13 @@ class ConsumeQueues:
         """
         for number, first, end in block.queues:
             key = dispatcher.queues.keys[number]
-            queue = self._open(key.topic, key.queue_id)
+            queue = self.open_plain(key.topic, key.queue_id)
             if queue is not None and first < end:
                 queue.take(block, first, end)
                 self._tell(key.topic, key.queue_id)
         for number, unit in block.batch_units:
             key = dispatcher.queues.keys[number]
-            batch = self._open_batch(key.topic, key.queue_id)
+            batch = self.open_batch(key.topic, key.queue_id)
             if batch is not None:
                 batch.take(unit)
                 self._tell(key.topic, key.queue_id)
@@ -318,7 +230,6 @@ class ConsumeQueues:
                 if queue is not None:
                     assert (os.fsencode(queue.name.topic), queue.name.queue_id) == (topic, queue_id), queue.name
                     queue.check_invariants()
-        assert all(queue in plain for queue in self._rewritten.values())
 
     def close(self) -> None:
         self.files.close()

@@ -1,6 +1,7 @@
-"""Loads queues when a store starts: finds the last valid unit of each.
+"""Loads the queues of a store that starts: opens each, and finds its last valid unit.
 
-A unit is valid if the log confirms it. Units after it are zeroed. Upstream: ConsumeQueue.recover,
+A unit is valid if the log confirms it. Units after it are zeroed. Where units are missing, the caller dispatches the
+log again, and then ends the loading by `finish`. Upstream: ConsumeQueue.recover,
 BatchConsumeQueue.recover, truncateDirtyLogicFiles.
 """
 
@@ -17,10 +18,21 @@ from flintmq.format.consume_queue_ext import is_address
 from flintmq.storage.files.filesystem import Effects
 from flintmq.store.commitlog.files import file_start
 from flintmq.store.consumequeue.live_queue import RunningBatchQueue, RunningQueue
-from flintmq.store.consumequeue.reader import AnyUnit, UnitQueue, content_size
+from flintmq.store.consumequeue.live_queues import ConsumeQueues
+from flintmq.store.consumequeue.reader import (
+    FIRST_BYTES,
+    AnyUnit,
+    HeldFiles,
+    UnitQueue,
+    batch_queue,
+    content_size,
+    plain_queue,
+)
 from flintmq.store.consumequeue.writer import zero_after
+from flintmq.store.layout import directories
 from flintmq.store.layout.file_geometry import LARGEST_FILE
-from flintmq.store.layout.queue_name import QueueName
+from flintmq.store.layout.queue_name import QueueName, each_queue_name
+from flintmq.store.layout.small_files import fsync_and_drop_cache
 
 log = logging.getLogger("flintmq.recovery")
 
@@ -32,18 +44,97 @@ class LoadedQueue(NamedTuple):
     lacks: bool  # units or a file are missing after that
 
 
+def read_from_disk(root: str, effects: Effects) -> None:
+    """Fsync all files of queues and drop their cached pages: later reads are the device's."""
+    for kind in (directories.QUEUES, directories.BATCH_QUEUES, directories.EXT_QUEUES):
+        for name in each_queue_name(root, kind, effects):
+            folder = os.path.join(root, kind, name.topic, str(name.queue_id))
+            for path in (os.path.join(folder, file) for file in effects.listdir(folder)):
+                if size := effects.size(path):
+                    fsync_and_drop_cache(path, 0, size, effects)
+
+
 class QueueLoader:
-    """Truncates queues after their last valid unit, and sets their bounds.
+    """Opens all queues, truncates them after their last valid unit, and sets their bounds.
 
     Args:
         is_at: returns whether a record of this topic (raw) and queue is at a queue offset and log offset.
-        unsure: after an unclean stop, when units may be torn.
+        unsure: after an unclean stop: until `finish`, units may be torn, and names of files not on disk.
+
+    Attributes:
+        rewound: queues that were moved back since, by their folders; `ConsumeQueues.replay_from` adds them.
+        lacking: folders of queues that lost units or files.
     """
 
-    def __init__(self, effects: Effects, log_begin: int, is_at: RecordIsAt, *, unsure: bool) -> None:
-        self.effects, self.log_begin, self.is_at, self.unsure = effects, log_begin, is_at, unsure
+    def __init__(self, queues: ConsumeQueues, log_begin: int, is_at: RecordIsAt, *, unsure: bool) -> None:
+        self.queues, self.effects = queues, queues.effects
+        self.log_begin, self.is_at, self.unsure = log_begin, is_at, unsure
+        self.rewound: dict[str, RunningQueue] = {}
+        self.lacking: set[str] = set()
 
-    def load_plain(self, queue: RunningQueue, units: UnitQueue) -> LoadedQueue:
+    def load(self, log_end: int) -> int:
+        """Load every queue that has a directory.
+
+        Return the log offset up to which all of them have their units; dispatch must continue from there.
+        """
+        queues, root = self.queues, self.queues.root
+        if self.unsure:
+            queues.files.doubt_names(os.path.join(root, directories.QUEUES))
+        dispatched, missing = self.log_begin, log_end
+        for kind in (directories.QUEUES, directories.BATCH_QUEUES):
+            for name in each_queue_name(root, kind, self.effects):
+                topic, loaded = os.fsencode(name.topic), None
+                if kind == directories.QUEUES:
+                    queue = queues.open_plain(topic, name.queue_id)
+                    if queue is not None:
+                        loaded = self._load_plain(queue)
+                else:
+                    with HeldFiles(os.path.join(root, kind), self.effects) as held:
+                        units = batch_queue(root, name, self.effects, held)
+                        batch = queues.open_batch(topic, name.queue_id)
+                        if batch is not None and units.files:
+                            loaded = self._load_batch(batch, units)
+                if loaded is not None:
+                    dispatched = max(dispatched, loaded.reached)
+                    if loaded.lacks:
+                        missing = min(missing, max(loaded.reached, self.log_begin))
+        return min(dispatched, missing)
+
+    def finish(self) -> None:
+        """Find the smallest offsets of queues whose units were written again.
+
+        `load` searched for them among units that a power cut may have torn and that pointed anywhere. The search would
+        end as it did then for a short queue whose file has not changed. From now on units and names of files are
+        trusted.
+        """
+        files = self.queues.files
+        for folder, queue in self.rewound.items():
+            if (self.unsure or folder in self.lacking) and not files.is_known(queue.first_file):
+                queue.recompute_minimum(self.log_begin)
+        files.trust_names()
+
+    def _load_plain(self, queue: RunningQueue) -> LoadedQueue | None:
+        below, file_size = os.path.join(self.queues.root, directories.QUEUES), queue.writer.file_size
+        files, data = self.effects.only_file(queue.folder, below, min(FIRST_BYTES, file_size))
+        if data is not None and (loaded := self._load_short(queue, files, data)) is not None:
+            if self.unsure and files[0][1] == file_size:
+                self.queues.files.know(queue.first_file, data[: queue.max_offset * UNIT_SIZE])
+            # The first get of each queue need not open its file again, which costs more than all else of it.
+            count = min(queue.max_offset, queue.units_per_block)
+            self.queues.kept.keep(queue, 0, data[: count * UNIT_SIZE], queue.forgotten)
+            return loaded
+        if not files:
+            return None
+        with HeldFiles(below, self.effects) as held:
+            units = plain_queue(self.queues.root, queue.name, self.effects, held)
+            if not units.files:
+                return None
+            loaded = self._load_long(queue, units)
+        if loaded.lacks and queue.max_offset > 0:  # one without units has no smallest offset
+            self.lacking.add(queue.folder)
+        return loaded
+
+    def _load_long(self, queue: RunningQueue, units: UnitQueue) -> LoadedQueue:
         written = units.end()
         end, last = self._last_valid(queue.name, units, written)
         zero_after(units.files, end * UNIT_SIZE, self.effects, written * UNIT_SIZE)
@@ -60,8 +151,8 @@ class QueueLoader:
         reached = last.physical_offset + last.size if last is not None and known else self.log_begin
         return LoadedQueue(reached, written > end or gap is not None)
 
-    def load_short(self, queue: RunningQueue, files: list[tuple[str, int]], data: bytes) -> LoadedQueue | None:
-        """Load a plain queue from the first bytes of its only file, as `load_plain` would.
+    def _load_short(self, queue: RunningQueue, files: list[tuple[str, int]], data: bytes) -> LoadedQueue | None:
+        """Load a plain queue from the first bytes of its only file, as `_load_long` would.
 
         Most queues of a store with many are like this: one file from queue offset 0, less than a page of units, and
         nothing to truncate. Only zeros follow the bytes. None if there is anything else about the queue; nothing was
@@ -84,7 +175,7 @@ class QueueLoader:
         queue.continue_at(0, end)
         return LoadedQueue(last.physical_offset + last.size, False)
 
-    def load_batch(self, queue: RunningBatchQueue, units: UnitQueue) -> LoadedQueue:
+    def _load_batch(self, queue: RunningBatchQueue, units: UnitQueue) -> LoadedQueue:
         written = end = units.end()
         gap = _gap(units, self.log_begin)
         if gap is not None:

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import mmap
 import os
+from typing import NamedTuple
 
-from flintmq.errors import FormatError
+from flintmq.errors import FormatError, StoreAccessError
 from flintmq.format import checkpoint, flintmq_mark
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.format.flintmq_mark import Indexed
@@ -39,42 +40,33 @@ def page_cache_id(root: str, effects: Effects) -> str:
     return f"{boot}/{effects.mounting(root)}".rstrip("/")
 
 
-def queues_lag(root: str, effects: Effects) -> bool:
-    """Return whether `abort` says that the stop was clean and queues or index lag the log.
+class Abort(NamedTuple):
+    """Facts of the last stop that `abort` gives; False where nothing is known."""
 
-    RocketMQ, and an engine that starts, write another one. Missing: the store stopped cleanly, with all of them.
+    clean: bool  # it is not there, or says that only queues lag
+    lagging: bool = False  # it says so: queues or index lack records of the log
+    is_ours: bool = False  # FlintMQ wrote it, so no other program has worked on the store since
+    page_cache_lasted: bool = False  # that of its process still exists, so files hold everything that was written
+    power_cut: bool = False  # that one does not: booted or mounted again, so any byte not synced may be missing
+
+
+def read_abort(root: str, effects: Effects) -> Abort:
+    """Read `abort`.
+
+    A start does so once: it writes the file anew, and must not take that for what the last stop left.
     """
-    return effects.read_file(os.path.join(root, "abort"), 4096) == LAGGING
-
-
-def page_cache_lasted(root: str, effects: Effects) -> bool:
-    """Return whether the page cache of the process in `abort` still exists.
-
-    Then files hold everything that was written. False if it is not known.
-    """
-    return _page_cache_of_abort(root, effects) == page_cache_id(root, effects) != ""
-
-
-def power_was_cut(root: str, effects: Effects) -> bool:
-    """Return whether the machine was booted, or the file system mounted, again since `abort`.
-
-    Then any byte that was not synced may be missing. False if it is not known.
-    """
-    before, now = _page_cache_of_abort(root, effects), page_cache_id(root, effects)
-    return bool(before and now) and before != now
-
-
-def written_by_flintmq(root: str, effects: Effects) -> bool:
-    """Return whether FlintMQ wrote `abort`, so that no other program worked on the store since.
-
-    False if the system has no id of a boot.
-    """
-    return _page_cache_of_abort(root, effects) != ""
-
-
-def _page_cache_of_abort(root: str, effects: Effects) -> str:
-    words = (effects.read_file(os.path.join(root, "abort"), 4096) or b"").decode("ascii", "replace").split()
-    return words[1] if len(words) == 2 else ""
+    path = os.path.join(root, "abort")
+    if effects.size(path) is None:
+        if not effects.remote and effects.is_dir(path):  # RocketMQ asks only whether the name is there
+            raise StoreAccessError(f"{path}: not a regular file; move it out of the store")
+        return Abort(clean=True)
+    text = effects.read_file(path, 4096) or b""
+    if text == LAGGING:  # RocketMQ, and an engine that starts, write another one
+        return Abort(clean=True, lagging=True)
+    words = text.decode("ascii", "replace").split()
+    then = words[1] if len(words) == 2 else ""  # empty: RocketMQ wrote it, or the system has no id of a boot
+    now = page_cache_id(root, effects) if then and not effects.remote else ""
+    return Abort(False, False, then != "", then == now != "", now not in ("", then))
 
 
 def fsync_and_drop_cache(path: str, position: int, count: int, effects: Effects) -> None:

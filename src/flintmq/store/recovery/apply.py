@@ -18,16 +18,17 @@ from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.walk import LogWalk
 from flintmq.store.consumequeue import known_ends
 from flintmq.store.consumequeue.live_queues import ConsumeQueues
+from flintmq.store.consumequeue.load_queues import read_from_disk
 from flintmq.store.dispatch.dispatcher import Dispatcher
 from flintmq.store.index.index_service import KeyIndex, remove_unsynced
 from flintmq.store.layout.config_reader import read_config
 from flintmq.store.layout.followed import is_followed
 from flintmq.store.layout.mark import UNKNOWN
-from flintmq.store.layout.small_files import StoreFiles, page_cache_lasted, written_by_flintmq
+from flintmq.store.layout.small_files import StoreFiles
 from flintmq.store.recovery.decisions import Decisions
 from flintmq.store.recovery.derived import DerivedLoader, begin_of_dispatch
 from flintmq.store.recovery.find_end import EndSearch, check_files
-from flintmq.store.recovery.plan import Situation, Step, plan
+from flintmq.store.recovery.plan import Step, plan
 from flintmq.store.recovery.preview import missed_messages
 from flintmq.store.recovery.truncate import truncate_log
 
@@ -108,7 +109,7 @@ class Recovery:
             self._distrust_all()
         if self.index is not None:
             self.index.make_folder()  # not before: an opening that is refused makes nothing
-        for step in plan(self._situation()):
+        for step in plan(self.facts, known_ends=bool(self.ends), external=self.queues is None):
             STEPS[step](self)
         return Recovered(
             LogState(self.end, log_end.last_time, self.next_offsets),
@@ -123,28 +124,17 @@ class Recovery:
         self.small.distrust_all()
         self.compared, self.ends = self.end, {}
 
-    def _situation(self) -> Situation:
-        clean = self.facts.clean
-        return Situation(
-            clean=clean,
-            marked=self.facts.mark.flushed is not None,
-            ours=clean or written_by_flintmq(self.root, self.effects),
-            page_cache_lasted=clean or page_cache_lasted(self.root, self.effects),
-            known_ends=bool(self.ends),
-            external=self.queues is None,
-        )
-
     # -- the steps; the order, and why, is in plan.py -----------------------------------------------------------------
 
     def _withdraw_derived(self) -> None:
-        self.small.write_mark()  # read_facts has left out queues and index
+        self.small.write_mark()  # as it is believed: read_facts has left out queues and index
 
     def _reread_derived(self) -> None:
         on_disk = self.small.checkpoint.index_timestamp
         removed = remove_unsynced(self.root, self.config, self.effects, on_disk, self.facts.mark.indexed)
         self.decisions.add(f"{removed} index files that were not synced are rebuilt")
         if self.queues is not None:
-            self.queues.fsync_and_drop_cache()
+            read_from_disk(self.root, self.effects)
 
     def _forget_known_ends(self) -> None:
         known_ends.forget(self.root, self.effects)
@@ -153,9 +143,11 @@ class Recovery:
         self.small.write(self.end, self.small.checkpoint)  # of the log alone
 
     def _make_abort(self) -> None:
-        self.small.make_abort()
+        self.small.make_abort()  # as a whole, with the ids of this boot and mount
 
     def _truncate_log(self) -> None:
+        # Records after the end are copied first, but not of a transfer, which the master sends again. Zeros are synced
+        # before the first append, so that no truncated byte comes back between its records.
         again = self.followed and not self.cut
         truncate_log(self.root, self.files, self.end, self.effects, self.decisions, comes_again=again)
 

@@ -11,7 +11,9 @@ from flintmq.store.commitlog.records import RecordReader, last_file_begun_by, re
 from flintmq.store.commitlog.sources import OWN
 from flintmq.store.commitlog.walk import LogWalk
 from flintmq.store.consumequeue import known_ends
+from flintmq.store.consumequeue.live_queue import RunningQueue
 from flintmq.store.consumequeue.live_queues import ConsumeQueues
+from flintmq.store.consumequeue.load_queues import QueueLoader
 from flintmq.store.dispatch.dispatcher import Dispatcher, UnitBlock, each_block
 from flintmq.store.dispatch.queue_positions import is_at
 from flintmq.store.index.index_service import KeyIndex, RecoveredIndex
@@ -57,9 +59,18 @@ class DerivedLoader:
             ends: end offset per queue at the last clean stop. A queue that now ends earlier has lost files.
         """
         log_begin = self.files.min_offset
-        # The index comes first: where dispatch starts depends on how far it came.
+        # The index comes first: where dispatch starts depends on how far it came. It loses half-made items and those
+        # after the end; what the small files say of them is lowered before, for a power cut may undo the removal.
         indexed = self.index.recover(end, self.small, log_begin) if self.index is not None else None
-        dispatched = self._load_queues(end, unsure=not clean)
+        with RecordReader(self.files) as read:
+
+            def has_record(topic: bytes, queue_id: int, offset: int, physical_offset: int) -> bool:
+                data = read.bytes_at(physical_offset, end)
+                return data is not None and is_at(data, topic, queue_id, offset)
+
+            # Each queue ends at its last unit whose record the log has.
+            loader = QueueLoader(self.queues, log_begin, has_record, unsure=not clean)
+            dispatched = loader.load(end)
         lost = known_ends.lost(ends or {}, self.queues.next_offsets())
         if lost:
             shown = ", ".join(lost[:3])
@@ -68,30 +79,17 @@ class DerivedLoader:
         self._lower_mark(log_begin if lost else dispatched)
         keys_to = None if indexed is None else self._keys_to(indexed, end, clean)
         start = dispatch_start(log_begin, dispatched, begin, lost=bool(lost), keys_to=keys_to)
-        records = self._dispatch(start, end, check_crc=start < compared)
+        records = self._dispatch(start, end, loader.rewound, check_crc=start < compared)
         if records is None:  # a queue lost more than what was read: everything anew
             self._lower_mark(log_begin)
-            records = self._dispatch(log_begin, end, check_crc=log_begin < compared)
+            records = self._dispatch(log_begin, end, loader.rewound, check_crc=log_begin < compared)
         assert records is not None
         # Only now: until here units on disk may be torn, and smallest offsets found among them wrong.
-        self.queues.finish_loading(log_begin)
+        loader.finish()
         if indexed is not None and (indexed.marked or not clean or not indexed.had_files):
             assert self.index is not None
             self.index.confirm_complete()  # not after a clean stop without a mark: then nothing was checked
         return records
-
-    def _load_queues(self, end: int, *, unsure: bool) -> int:
-        """Load the queues; return the log offset up to which all have their units.
-
-        A queue ends at its last unit whose record the log has (`store/consumequeue/load_queues.py`).
-        """
-        with RecordReader(self.files) as read:
-
-            def has_record(topic: bytes, queue_id: int, offset: int, physical_offset: int) -> bool:
-                data = read.bytes_at(physical_offset, end)
-                return data is not None and is_at(data, topic, queue_id, offset)
-
-            return self.queues.load(self.files.min_offset, end, has_record, unsure=unsure)
 
     def _lower_mark(self, position: int) -> None:
         """Make the mark claim no queue units from this log offset on, before they are rewritten."""
@@ -103,7 +101,7 @@ class DerivedLoader:
             return indexed.removed_from
         return max(_next_indexed(self.files, indexed.end_offset, end), indexed.known_to)
 
-    def _dispatch(self, start: int, end: int, *, check_crc: bool) -> int | None:
+    def _dispatch(self, start: int, end: int, rewound: dict[str, RunningQueue], *, check_crc: bool) -> int | None:
         """Dispatch records again; return their number, or None if earlier units are missing."""
         files, queues, index, dispatcher = self.files, self.queues, self.index, self.dispatcher
         walk = LogWalk(files, begin=start, end=end, access=OWN, piece_bytes=PIECE_BYTES, check_crc=check_crc)
@@ -118,7 +116,7 @@ class DerivedLoader:
 
         def take(block: UnitBlock) -> bool:
             # First each queue goes back to the first of these units: they are written over themselves.
-            if queues.replay_from(block, dispatcher, met) and start > files.min_offset:
+            if queues.replay_from(block, dispatcher, met, rewound) and start > files.min_offset:
                 return False
             # Unlike dispatch's, this order does not matter: the store answers nobody before both are done.
             queues.take(block, dispatcher)

@@ -10,8 +10,9 @@ still live?), `flintmq.mark` beside `checkpoint` (how far log, queues and index 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
+
+from flintmq.store.commitlog.end_of_log import StopFacts
 
 
 class Step(Enum):
@@ -28,24 +29,14 @@ class Step(Enum):
     RECOVER_DERIVED = "load index and queues, and write units and keys from the last durable point on again"
 
 
-@dataclass(frozen=True, slots=True)
-class Situation:
-    """Facts known to recovery once it has found the log's end."""
-
-    clean: bool  # the last stop was clean. False for a log whose end is lost, and accepted so: nothing is known of it.
-    marked: bool  # `flintmq.mark` says how far the log is on disk
-    ours: bool  # `abort` was written by FlintMQ, so nobody else has worked on the store since its last clean stop
-    page_cache_lasted: bool  # machine and file system ran on since, so files hold all that was stored
-    known_ends: bool  # the list of where queues ended is there, and holds
-    external: bool  # another process makes queues and index
-
-    def __post_init__(self) -> None:
-        assert not self.clean or (self.ours and self.page_cache_lasted)  # there is no `abort` that says otherwise
-        assert not self.page_cache_lasted or self.ours  # only an `abort` of FlintMQ says which page cache it was
-
-
-def plan(situation: Situation) -> tuple[Step, ...]:
+def plan(facts: StopFacts, *, known_ends: bool, external: bool) -> tuple[Step, ...]:
     """Return the steps to take, in order.
+
+    Args:
+        facts: of the last stop. It is unclean, and without a mark, if the log's end is lost and the user accepted that:
+            nothing is known of it then.
+        known_ends: the list of where queues ended is there, and holds.
+        external: another process makes queues and index.
 
     Of the eight kinds of stop each takes the steps that have a cross, from left to right:
 
@@ -64,21 +55,21 @@ def plan(situation: Situation) -> tuple[Step, ...]:
     FORGET_KNOWN_ENDS comes after the first two, unless a list of the queues' ends is there and holds. The last step is
     RECOVER_DERIVED, or LEAVE_DERIVED if another process makes queues and index.
     """
-    return tuple(_steps(situation))
+    return tuple(_steps(facts, known_ends, external))
 
 
-def _steps(situation: Situation) -> Iterator[Step]:
-    clean, marked = situation.clean, situation.marked
-    others = not clean and not situation.ours
+def _steps(facts: StopFacts, known_ends: bool, external: bool) -> Iterator[Step]:
+    clean, marked = facts.clean, facts.mark.flushed is not None
+    others = not clean and not facts.abort_is_ours
     if others:
         # RocketMQ has worked on queues and index since the mark was written. Before `abort` is ours: the next start
         # would take the mark for one that nobody else has outlived.
         yield Step.WITHDRAW_DERIVED
-    if not clean and not situation.page_cache_lasted:
+    if not clean and not facts.page_cache_lasted:
         # Before `abort` names this boot: afterwards nobody knows that the power failed, and what was never synced
         # would be believed.
         yield Step.REREAD_DERIVED
-    if not situation.known_ends:
+    if not known_ends:
         # Before queues are written: a list of an older stop would call them lost.
         yield Step.FORGET_KNOWN_ENDS
     if clean and not marked:
@@ -99,4 +90,4 @@ def _steps(situation: Situation) -> Iterator[Step]:
         # index are changed, which belongs to this run.
         yield Step.MAKE_ABORT
     # Last: it reads the log up to its end, and all that it changes can be made again from the log.
-    yield Step.LEAVE_DERIVED if situation.external else Step.RECOVER_DERIVED
+    yield Step.LEAVE_DERIVED if external else Step.RECOVER_DERIVED

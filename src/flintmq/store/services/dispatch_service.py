@@ -198,7 +198,7 @@ class DispatchService(AfterPut):
     def _write(self, block: UnitBlock) -> None:
         """Write one block, again if it was interrupted."""
         if self._is_cut_short:
-            self.queues.replay_from(block, self.dispatcher, set())
+            self.queues.replay_from(block, self.dispatcher, set(), {})
         # Items before units (consumequeue/live_queue.py, W1): what a reader can get, he can find by its key.
         if self.index is not None:
             self.index.insert(block.key_hashes, block.key_offsets, block.key_times, block.keys)
