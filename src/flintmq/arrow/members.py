@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -76,7 +76,7 @@ def rows_of_members(
     members: Sequence[Member],
     schema: pa.Schema,
     rows_of: Callable[[Member, pa.Schema], Iterable[pa.RecordBatch]],
-) -> Iterator[pa.RecordBatch]:
+) -> Generator[pa.RecordBatch, None, None]:
     for member in members:
         columns = MemberColumns(schema, member)
         for batch in rows_of(member, columns.inner):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+
+from flintmq.config.text import short
 
 MASTER = 0
 """The broker id of a master; slaves have other ids."""
@@ -14,6 +17,11 @@ ONLY = ""
 def broker_words(broker: str) -> dict[str, str]:
     """Return the column that names a broker, and its value; an only store has none."""
     return {"broker": broker} if broker else {}
+
+
+def broker_text(text: str, broker: str, shown: Callable[[str], str] = short) -> str:
+    """Return words about a broker, with its name in place of {}; none of an only store."""
+    return text.format(shown(broker)) if broker else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ pushdown    converts the filters that Spark offers
 history     reads a table of exports and its stores as one
 queue_view  offers the queues of a store as a table
 failing     shows errors to Spark's user in one line
-worker      prepares a worker process, and reads the rows of a task there
+part        holds the parts of a plan, one a task, and reads their rows
+worker      prepares a worker process
 
 stream      reads a store as a stream
 sink        puts DataFrames into a store, each batch once

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -10,17 +11,16 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from flintmq.lake.history.history_stream import HistoryStream
 from flintmq.lake.stream.reader import log_line
 from flintmq.spark.failing import from_one_frame, rows_from_one_frame
+from flintmq.spark.part import Part, rows_of_task
 from flintmq.spark.stream import StreamReader, lines_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from flintmq.lake.history.history import HistoryTask
+    from flintmq.lake.history.history import History, HistoryTask
     from flintmq.lake.read.options import ReadOptions
-    from flintmq.lake.shape.columns import ExportColumns
     from flintmq.lake.stream.options import StreamOptions
-    from flintmq.store.commitlog.predicate import Predicate
 
 FILES_A_CORE = 4  # tasks for the files of a table, as long as it has so many
 
@@ -33,14 +33,6 @@ def history_schema(options: ReadOptions) -> StructType:
     from flintmq.lake.history.history import History
 
     return from_arrow_schema(narrow(options.columns, History.of_options(options).schema))
-
-
-class HistoryPartition(InputPartition):
-    """One task of a read with history, and what its rows are like."""
-
-    def __init__(self, task: HistoryTask, shape: ExportColumns, predicate: Predicate) -> None:
-        super().__init__(None)
-        self.task, self.shape, self.predicate = task, shape, predicate
 
 
 class HistoryReader(DataSourceReader):
@@ -62,16 +54,14 @@ class HistoryReader(DataSourceReader):
         tasks = history.tasks(
             report, lambda span: split_count(span, cores(), least), max(least, FILES_A_CORE * cores())
         )
-        planned: list[InputPartition] = [HistoryPartition(task, history.shape, history.predicate) for task in tasks]
+        planned = _parts(history, tasks)
         for line in lines_of(report):
             log_line(line)
         return planned
 
     @rows_from_one_frame
     def read(self, partition: InputPartition) -> Generator[pa.RecordBatch, None, None]:
-        """Yield the rows of one task, the same rows in every call."""
-        if isinstance(partition, HistoryPartition):  # of an empty plan Spark makes InputPartition(None)
-            yield from _rows(partition, self.wanted)
+        yield from _rows(partition, self.wanted)
 
 
 class HistoryStreamReader(StreamReader):
@@ -84,13 +74,11 @@ class HistoryStreamReader(StreamReader):
 
     @from_one_frame
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Any]:
-        history = self.stream.history
-        return [HistoryPartition(task, history.shape, history.predicate) for task in self.stream.tasks(start, end)]
+        return _parts(self.stream.history, self.stream.tasks(start, end))
 
     @rows_from_one_frame
     def read(self, partition: InputPartition) -> Generator[pa.RecordBatch, None, None]:
-        if isinstance(partition, HistoryPartition):
-            yield from _rows(partition, self.wanted)
+        yield from _rows(partition, self.wanted)
 
 
 def check_columns(options: ReadOptions, schema: StructType) -> None:
@@ -101,19 +89,13 @@ def check_columns(options: ReadOptions, schema: StructType) -> None:
     check_same(schema, history_schema(replace(options, columns=tuple(schema.fieldNames()))), options.columns)
 
 
-def _rows(partition: HistoryPartition, wanted: StructType) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a task with Spark's columns, and print what was noted."""
+def _parts(history: History, tasks: Iterable[HistoryTask]) -> list[InputPartition]:
+    from flintmq.lake.history.history import task_rows
+
+    return [Part(task, partial(task_rows, history.shape, history.predicate, task)) for task in tasks]
+
+
+def _rows(partition: InputPartition, wanted: StructType) -> Iterator[pa.RecordBatch]:
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    from flintmq.lake.history.history import task_rows
-    from flintmq.spark.worker import freeze_once
-    from flintmq.store.commitlog.report import Report
-
-    freeze_once()
-    report = Report()
-    schema = to_arrow_schema(wanted, timezone="UTC")
-    try:
-        yield from task_rows(partition.shape, partition.predicate, partition.task, schema, report)
-    finally:
-        for line in lines_of(report):
-            log_line(line)
+    return rows_of_task(partition, to_arrow_schema(wanted, timezone="UTC"), lines_of, log_line)

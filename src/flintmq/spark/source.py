@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from flintmq.cluster.member import Member
     from flintmq.lake.read.options import ReadOptions
     from flintmq.lake.read.scan import ScanPlan
-    from flintmq.lake.read.splits import LogRange
+    from flintmq.spark.part import Part
     from flintmq.store.commitlog.predicate import Predicate
     from flintmq.store.commitlog.pushdown import Comparison
 
@@ -135,14 +135,6 @@ class FlintMQSource(DataSource):
         return ReadOptions.parse(dict(self.options))
 
 
-class Split(InputPartition):
-    """The part of one task: a range of the plan's log."""
-
-    def __init__(self, plan: ScanPlan, part: LogRange, member: Member) -> None:
-        super().__init__((part.begin, part.end))
-        self.plan, self.part, self.member = plan, part, member
-
-
 class BatchReader(DataSourceReader):
     """Plans splits in the planner, and reads one in a task."""
 
@@ -163,13 +155,15 @@ class BatchReader(DataSourceReader):
         whole = sum(plan.end - plan.begin for _, plan in plans)
         return [split for member, plan in plans for split in self._splits(member, plan, whole)]
 
-    def _splits(self, member: Member, plan: ScanPlan, whole: int) -> list[Split]:
+    def _splits(self, member: Member, plan: ScanPlan, whole: int) -> list[Part]:
         """Cut the plan of one store into splits.
 
         `whole`: bytes of log of all stores: each gets its share of the splits, and one at least.
         """
         from flintmq.lake.read.explode import before_exploding
+        from flintmq.lake.read.scan import scan_range
         from flintmq.lake.read.splits import cores, estimated_records, files_of, shares, split_count, wanted_runs
+        from flintmq.spark.part import Part
         from flintmq.spark.pushdown import described
         from flintmq.store.commitlog.zones import skips_of
 
@@ -194,7 +188,8 @@ class BatchReader(DataSourceReader):
             for begin, end in runs
             for part in shares(plan.log, begin, end, max(1, count * (end - begin) // left) if left else count)
         ]
-        return [Split(replace(plan, log=files_of(plan.log, part)), part, member) for part in parts]
+        small = ((part, replace(plan, log=files_of(plan.log, part))) for part in parts)
+        return [Part.of(member, part, partial(scan_range, own, part)) for part, own in small]
 
     def _limits(self) -> list[Comparison]:
         """Return no comparison; FilteringReader returns those of Spark's filters."""
@@ -206,16 +201,12 @@ class BatchReader(DataSourceReader):
 
     @rows_from_one_frame
     def read(self, partition: InputPartition) -> Generator[pa.RecordBatch, None, None]:
-        """Yield the rows of one split, the same rows in every call."""
-        from flintmq.lake.read.scan import scan_range
+        from flintmq.spark.part import rows_of_task
         from flintmq.spark.schema import check_schema
-        from flintmq.spark.worker import damage_in, rows_of_task
+        from flintmq.spark.worker import damage_in
 
-        if not isinstance(partition, Split):  # of an empty plan Spark makes InputPartition(None)
-            return
         schema = check_schema(self.wanted, None, self.options.many)
-        read = partial(scan_range, partition.plan, partition.part)
-        yield from rows_of_task(schema, partition.member, read, damage_in, partial(log.warning, "%s"))
+        yield from rows_of_task(partition, schema, damage_in, partial(log.warning, "%s"))
 
 
 class FilteringReader(BatchReader):

@@ -13,21 +13,14 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from flintmq.lake.stream.members import StoresStream
 from flintmq.lake.stream.reader import log_line
 from flintmq.spark.failing import from_one_frame, rows_from_one_frame
+from flintmq.spark.part import Part, rows_of_task
 from flintmq.store.commitlog.report import KEPT, LOST, Report
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from flintmq.cluster.member import Member
     from flintmq.lake.stream.options import StreamOptions
-    from flintmq.lake.stream.plan import StreamTask
-
-
-class StreamPartition(InputPartition):
-    def __init__(self, part: StreamTask, member: Member) -> None:
-        super().__init__((part.begin, part.end))
-        self.part, self.member = part, member
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -66,19 +59,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return dict(self.stream.progress())
 
     @from_one_frame
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[StreamPartition]:
-        return [StreamPartition(task, member) for member, task in self.stream.tasks(start, end)]
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Part]:
+        from flintmq.lake.stream.scan import read_part
+
+        return [Part.of(member, task, partial(read_part, task)) for member, task in self.stream.tasks(start, end)]
 
     @rows_from_one_frame
     def read(self, partition: InputPartition) -> Generator[pa.RecordBatch, None, None]:
-        from flintmq.lake.stream.scan import read_part
         from flintmq.spark.schema import check_schema
-        from flintmq.spark.worker import rows_of_task
 
-        if not isinstance(partition, StreamPartition):
-            return
         schema = check_schema(self.wanted, None, self.options.read.many)
-        yield from rows_of_task(schema, partition.member, partial(read_part, partition.part), lines_of, log_line)
+        yield from rows_of_task(partition, schema, lines_of, log_line)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: Spark's checkpoint records the progress."""

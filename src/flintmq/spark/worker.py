@@ -1,18 +1,15 @@
-"""Prepares a Spark worker process, and reads the rows of a task there."""
+"""Prepares a Spark worker process."""
 
 from __future__ import annotations
 
 import gc
 import sys
 import traceback
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from flintmq.cluster.member import Member
     from flintmq.store.commitlog.report import Report
 
 _frozen = False
@@ -52,28 +49,6 @@ def freeze_once() -> None:
         gc.collect()
         gc.freeze()
         _frozen = True
-
-
-def rows_of_task(
-    schema: pa.Schema,
-    member: Member,
-    read: Callable[[pa.Schema, Report], Generator[pa.RecordBatch, None, None]],
-    lines: Callable[[Report], Iterator[str]],
-    tell: Callable[[str], None],
-) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one task with Spark's columns, and tell what was met on the way."""
-    from flintmq.arrow.members import MemberColumns
-    from flintmq.store.commitlog.report import Report
-
-    freeze_once()
-    report, columns = Report(), MemberColumns(schema, member)
-    batches = read(columns.inner, report)
-    try:
-        yield from map(columns.add_to, batches)  # of an only store: the same batches
-    finally:
-        batches.close()
-        for line in lines(report):
-            tell(line)
 
 
 def damage_in(report: Report) -> Iterator[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from flintmq.arrow.schema import SPARK_SCHEMA
-from flintmq.cluster.member import ONLY, Member
+from flintmq.cluster.member import ONLY, Member, broker_text
 from flintmq.cluster.members import Stores
 from flintmq.config.keys import StoreConfig
 from flintmq.config.text import check_choice, short
@@ -256,17 +256,16 @@ def check_log(
     the log was cut and written again since.
     """
     anchor, streamed = last.anchor, last.offsets is not None
-    whose, ways, of = "", "", ""
-    if broker:
-        whose, of = f"broker {short(broker)}: ", f" of broker {short(broker)}"
-        ways = "leave the broker out, or give its store the name of a new one, "
+    of = broker_text(" of broker {}", broker)
     why = "" if anchor is None else why_lost(log, anchor)
     if not why and not last.at_end and not streamed:
         why = _why_no_begin(log, last.end)
     if why:
         raise UsageError(
-            f"{root}: {whose}{why}; it is not the log of the table's last export, up to offset {last.end}: bring that "
-            f"log back, {ways}or export into a new directory"
+            f"{root}: {broker_text('broker {}: ', broker)}{why}; it is not the log of the table's last export, up to "
+            f"offset {last.end}: bring that log back, "
+            f"{broker_text('leave the broker out, or give its store the name of a new one, ', broker)}"
+            "or export into a new directory"
         )
     if report is None or last.end < log.files.min_offset:  # that loss is reported
         return

@@ -11,7 +11,7 @@ Everything is planned as tasks, which run in the caller's thread or on Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -228,7 +228,7 @@ class History:
 
 def task_rows(
     shape: ExportColumns, predicate: Predicate, task: HistoryTask, schema: pa.Schema, report: Report
-) -> Iterator[pa.RecordBatch]:
+) -> Generator[pa.RecordBatch, None, None]:
     """Yield the rows of one task, the same in every call.
 
     `schema`: the columns wanted, of those of `shape`; they may be declared not nullable.

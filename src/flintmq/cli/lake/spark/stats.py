@@ -22,6 +22,7 @@ from flintmq.cli.options import (
 from flintmq.cli.output import output
 from flintmq.cli.text import iso, note_lines, printable, size
 from flintmq.cli.values import paths_of, store_config, stores_given, time_range
+from flintmq.cluster.member import ONLY, broker_text
 from flintmq.store.commitlog.report import LOST
 
 if TYPE_CHECKING:
@@ -93,8 +94,8 @@ def _render(found: Statistics, out: str | None) -> Iterator[Any]:
     for one in found.brokers[:SHOWN]:
         yield f"broker    {printable(one['broker'])}: {one['messages']} messages ({size(one['bytes'])})"
     for one in found.hot_queues[:SHOWN]:
-        broker = f" of {printable(one['broker'])}" if "broker" in one else ""
-        queue = f"{printable(one['topic'])}/{one['queue_id']}{broker}"
+        queue = f"{printable(one['topic'])}/{one['queue_id']}"
+        queue += broker_text(" of {}", one.get("broker", ONLY), printable)
         yield f"queue     {queue}: {one['messages']} messages, {one['share']:.1%} of its topic"
     for lag in found.lags[:SHOWN]:
         yield f"lag       {printable(lag['group'])} on {printable(lag['topic'])}: {lag['behind']} messages"

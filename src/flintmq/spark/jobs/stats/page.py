@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from flintmq.cluster.member import ONLY, broker_text
 from flintmq.format.text import shorten_text
 from flintmq.spark.jobs.stats import svg
 from flintmq.spark.jobs.stats.statistics import Statistics, count_of, ms_text, time_text
@@ -273,8 +274,7 @@ def _queues(found: Statistics) -> Card:
 
 def _place(queue: Mapping[str, Any]) -> str:
     """Return the number of a queue, of several stores after its broker."""
-    number = str(queue["queue_id"])
-    return f"{_name(queue['broker'])}/{number}" if "broker" in queue else number
+    return f"{broker_text('{}/', queue.get('broker', ONLY), _name)}{queue['queue_id']}"
 
 
 def _producers(found: Statistics) -> Card:
