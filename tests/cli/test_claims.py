@@ -14,15 +14,11 @@ import pytest
 
 from flintmq.cli.body_option import Bodies
 from tests.cli.conftest import Run
-from tests.support.engine import KEYS, open_small, put_all
+from tests.support.engine import KEYS, log_files, open_small, put_all
 from tests.support.makers import hurt_body, patch
 
 COUNT = {"T": 100, "U": 20}
 OFFSETS = {"offsetTable": {"T@readers": {"0": 90}}}
-
-
-def log_files(root: Path) -> list[Path]:
-    return sorted((root / "commitlog").iterdir())
 
 
 def without_last_files(root: Path) -> None:

@@ -69,6 +69,10 @@ def put_messages(root: str | Path, messages: Iterable[Message], config: Any = No
             assert store.put(one).status is PutMessageStatus.PUT_OK
 
 
+def log_files(root: Path) -> list[Path]:
+    return sorted((root / "commitlog").iterdir())
+
+
 def records(root: Path | str, file_size: int = FILE_SIZE) -> list[record.Record]:
     """Every record of the log, each fully checked; behind the last one there must be zeros only."""
     return slow_read.records(root, file_size)

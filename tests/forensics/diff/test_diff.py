@@ -20,7 +20,7 @@ from flintmq.forensics.copy import copy_whole
 from flintmq.forensics.diff import ranges
 from flintmq.forensics.diff.run import Comparison, compare
 from flintmq.testing.write_store import write_store
-from tests.support.engine import open_small, records, stored
+from tests.support.engine import log_files, open_small, records, stored
 
 MIB = 1 << 20
 
@@ -30,10 +30,6 @@ def pair(tmp_path: Path) -> tuple[Path, Path]:
     write_store(tmp_path / "a", 5_000, 7, topics=["Orders", "库存"], commit_log_file_size=256 << 10)
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     return tmp_path / "a", tmp_path / "b"
-
-
-def log_files(store: Path) -> list[Path]:
-    return sorted((store / "commitlog").iterdir())
 
 
 def whole_log(store: Path) -> bytes:

@@ -16,17 +16,8 @@ from flintmq.forensics.diff import run as local
 from flintmq.lake.read.splits import LogRange
 from flintmq.spark.jobs import diff as job
 from flintmq.testing.write_store import write_store
-from tests.forensics.diff.test_diff import (
-    all_records,
-    altered_body,
-    born,
-    log_files,
-    patch,
-    planted,
-    whole_log,
-    written,
-)
-from tests.support.engine import stored
+from tests.forensics.diff.test_diff import all_records, altered_body, born, patch, planted, whole_log, written
+from tests.support.engine import log_files, stored
 
 SEED = 4
 

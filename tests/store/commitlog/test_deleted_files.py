@@ -9,12 +9,9 @@ from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.report import VANISHED, DamageKind, Report
 from flintmq.store.commitlog.walk import DELETED, LogWalk
 from flintmq.store.view import open_store
+from tests.support.engine import log_files
 
 SIZE = 131072
-
-
-def files_of(store: Path) -> list[Path]:
-    return sorted((store / "commitlog").iterdir())
 
 
 @pytest.mark.parametrize("access", ["pread", "map"])
@@ -52,7 +49,7 @@ def test_a_strict_iteration_fails_at_a_deleted_file(golden, tmp_path: Path) -> N
     with open_store(store) as view:
         messages = view.messages()
         seen = [next(messages).physical_offset]
-        files_of(store)[2].unlink()
+        log_files(store)[2].unlink()
         with pytest.raises(StoreError, match=r"0262144: the file was deleted while .* begin again, or read with"):
             seen.extend(message.physical_offset for message in messages)
         assert max(seen) < 2 * SIZE
@@ -64,7 +61,7 @@ def test_a_lenient_iteration_reports_it(golden, tmp_path: Path) -> None:  # type
     with open_store(store) as view:
         messages = view.messages(strict=False, report=report)
         next(messages)
-        files_of(store)[5].unlink()
+        log_files(store)[5].unlink()
         assert all(message.physical_offset < 5 * SIZE for message in messages)
     [lost] = report.damages
     assert (lost.offset, lost.lost) == (5 * SIZE, SIZE)
@@ -73,7 +70,7 @@ def test_a_lenient_iteration_reports_it(golden, tmp_path: Path) -> None:  # type
 def test_files_that_expired_before_are_no_matter(golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     store, report = golden("basic").copy(tmp_path), Report()
     with open_store(store) as view:
-        for file in files_of(store)[:3]:
+        for file in log_files(store)[:3]:
             file.unlink()
         assert next(iter(view.messages(report=report))).physical_offset == 3 * SIZE
     assert not report.damage_count

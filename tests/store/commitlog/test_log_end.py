@@ -14,7 +14,7 @@ from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.snapshot import list_log
 from flintmq.testing.write_store import write_store
 from tests.compat.replication import GoldenMaster
-from tests.support.engine import message, open_small
+from tests.support.engine import log_files, message, open_small
 from tests.support.makers import patch
 
 
@@ -137,10 +137,6 @@ def copied(stopped, tmp_path):
     return root
 
 
-def logs(root):
-    return sorted((root / "commitlog").iterdir())
-
-
 def name_in_index(root: Path, offset: int) -> None:
     """Make the newest index file name a record at this log offset as its last."""
     patch(sorted((root / "index").iterdir())[-1], 24, struct.pack(">q", offset))
@@ -167,8 +163,8 @@ def stale_tail(root: Path, end: int) -> None:
     with open_small(root.parent / "longer", mappedFileSizeCommitLog=LOG, unique_keys=True, **GEOMETRY) as store:
         for number in range(340):
             store.put(message(number, size=100))
-    old = logs(root.parent / "longer")[1].read_bytes()
-    patch(logs(root)[1], end - LOG, old[end - LOG :])
+    old = log_files(root.parent / "longer")[1].read_bytes()
+    patch(log_files(root)[1], end - LOG, old[end - LOG :])
 
 
 HARMS = {
@@ -184,15 +180,19 @@ HARMS = {
     "index names the middle of a record": lambda root, end: name_in_index(root, LOG + 77),
     "index names the first record": lambda root, end: name_in_index(root, 0),
     "index names the second file's first record": lambda root, end: name_in_index(root, LOG),
-    "no last file": lambda root, end: logs(root)[1].unlink(),
-    "no first file": lambda root, end: logs(root)[0].unlink(),
-    "empty last file": lambda root, end: logs(root)[1].write_bytes(b""),
-    "short last file": lambda root, end: logs(root)[1].write_bytes(logs(root)[1].read_bytes()[: end - LOG - 50]),
-    "half a last file": lambda root, end: logs(root)[1].write_bytes(logs(root)[1].read_bytes()[: (end - LOG) // 2]),
-    "zeros at the end": lambda root, end: patch(logs(root)[1], end - LOG - 700, bytes(700)),
-    "zeros in the last file": lambda root, end: patch(logs(root)[1], 500, bytes(2000)),
-    "a last file of zeros": lambda root, end: patch(logs(root)[1], 0, bytes(LOG)),
-    "junk after the end": lambda root, end: patch(logs(root)[1], end - LOG, b"junk" * 99),
+    "no last file": lambda root, end: log_files(root)[1].unlink(),
+    "no first file": lambda root, end: log_files(root)[0].unlink(),
+    "empty last file": lambda root, end: log_files(root)[1].write_bytes(b""),
+    "short last file": lambda root, end: log_files(root)[1].write_bytes(
+        log_files(root)[1].read_bytes()[: end - LOG - 50]
+    ),
+    "half a last file": lambda root, end: log_files(root)[1].write_bytes(
+        log_files(root)[1].read_bytes()[: (end - LOG) // 2]
+    ),
+    "zeros at the end": lambda root, end: patch(log_files(root)[1], end - LOG - 700, bytes(700)),
+    "zeros in the last file": lambda root, end: patch(log_files(root)[1], 500, bytes(2000)),
+    "a last file of zeros": lambda root, end: patch(log_files(root)[1], 0, bytes(LOG)),
+    "junk after the end": lambda root, end: patch(log_files(root)[1], end - LOG, b"junk" * 99),
     "a tail of another life": stale_tail,
     "a link": lambda root, end: (root / "commitlog" / f"{2 * LOG:020}").symlink_to("/nowhere"),
 }
@@ -217,6 +217,6 @@ def test_damaged_stores_end_where_their_last_file_does(stopped, tmp_path, seed):
     for _ in range(chance.randrange(1, 4)):
         at = chance.randrange(0, end - LOG + 200)
         data = chance.choice([bytes(chance.randrange(1, 900)), chance.randbytes(chance.randrange(1, 60))])
-        patch(logs(root)[1], at, data)
+        patch(log_files(root)[1], at, data)
     short, long = both(root)
     assert short == long

@@ -25,6 +25,7 @@ from tests.support.engine import (
     FILE_SIZE,
     KEYS,
     check_derived,
+    log_files,
     message,
     open_small,
     put_all,
@@ -55,10 +56,6 @@ def whole(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     small_and_quick(monkeypatch.setattr)
-
-
-def log_files(root: Path) -> list[Path]:
-    return sorted((root / "commitlog").iterdir())
 
 
 def offsets(store: MessageStore, begin: int = 0) -> list[int]:
