@@ -191,6 +191,28 @@ def left(root: Path, how: str) -> list[record.Record]:
     return kept
 
 
+class ReadsOfAbort(Clock):
+    """Counts them, as the last stop left it: the start itself writes another one, with this boot's id."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads = 0
+
+    def read_file(self, path: str, most: int) -> bytes | None:
+        self.reads += Path(path).name == "abort"
+        return super().read_file(path, most)
+
+
+@pytest.mark.parametrize("dispatch", ["thread", "external"])
+@pytest.mark.parametrize("how", ["clean", "killed", "killed, RocketMQ", "power cut"])
+def test_a_start_reads_abort_once_whatever_the_stop(tmp_path: Path, how: str, dispatch: str):
+    """Its facts are one answer: another read, after the first step that writes, would be of another stop."""
+    left(tmp_path, how)
+    disk = ReadsOfAbort()
+    with open_small(tmp_path, disk, dispatch=dispatch):
+        assert disk.reads == (how != "clean")
+
+
 MARK = ["flintmq.mark", "checkpoint"]
 
 
