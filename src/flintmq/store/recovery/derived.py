@@ -99,6 +99,7 @@ class DerivedLoader:
         """Return the log offset below which the index has every key; None if it lacks none."""
         if clean and indexed.had_files:  # a clean stop leaves an index that lacks nothing but what was just removed
             return indexed.removed_from
+        # After the last record that has an item; the mark says more where the records after that one have no keys.
         return max(_next_indexed(self.files, indexed.end_offset, end), indexed.known_to)
 
     def _dispatch(self, start: int, end: int, rewound: dict[str, RunningQueue], *, check_crc: bool) -> int | None:
