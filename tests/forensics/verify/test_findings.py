@@ -6,11 +6,11 @@ from flintmq.forensics.verify.codes import DEFECTS
 from flintmq.forensics.verify.findings import KEPT_DEFECTS, KEPT_NOTES, TEXT_LIMIT, Findings
 
 
-def test_a_defect_has_its_codes_usual_cost_unless_given():
+def test_a_defect_has_its_codes_cost():
     found = Findings()
     found.defect("log-gap", "/f", 3, expected="a", found="b")
-    found.defect("log-gap", "/f", None, expected="a", found="b", cost="dear")
-    assert [defect.cost for defect in found.defects] == [DEFECTS["log-gap"].cost, "dear"]
+    found.defect("log-gap", "/f", None, expected="a", found="b")
+    assert [defect.cost for defect in found.defects] == 2 * [DEFECTS["log-gap"].cost]
     assert (found.defect_count, found.defect_counts) == (2, {"log-gap": 2})
 
 

@@ -17,7 +17,7 @@ from flintmq.spark.sink import commit as sink
 from flintmq.spark.sink.commit import STAGED, BadFile, commit, discard, stage
 from flintmq.spark.sink.options import SinkOptions
 from flintmq.spark.sink.query import tag
-from flintmq.spark.sink.rows import judge, to_schema
+from flintmq.spark.sink.rows import judge
 from flintmq.storage.files.filesystem import REAL
 from flintmq.store.append.unique_keys import UniqueKeys
 from flintmq.store.message_store import MessageStore
@@ -173,7 +173,12 @@ def begun_by_01(root: Path, query: str, stored: list[bytes], *files: str, batch:
 @pytest.mark.parametrize("stored", [[], [b"small"], [b"small", b"after", b"after"]])
 def test_a_store_that_01_left_stuck_takes_the_batch_anew(tmp_path: Path, stored: list[bytes], caplog: Any) -> None:
     root = small(tmp_path / "s")
-    begun_by_01(root, "q", stored, *unlooked(root, [b"small", BIG, b"after"], make=to_schema))
+    begun_by_01(
+        root,
+        "q",
+        stored,
+        *unlooked(root, [b"small", BIG, b"after"], make=lambda batch, config: judge(batch, config)[0]),
+    )
     commit(of(root, "other"), 0, unlooked(root, [b"theirs"]))
     assert "batch 0 of q was begun and cannot be finished: " in caplog.text
     caplog.clear()

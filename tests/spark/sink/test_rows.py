@@ -1,5 +1,6 @@
 import base64
 import json
+import re
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
 from flintmq.spark.schema import spark_schema
-from flintmq.spark.sink.rows import as_json, check_columns, judge, named, to_schema
+from flintmq.spark.sink.rows import as_json, check_columns, judge, named
 from flintmq.storage.files.filesystem import REAL
 from flintmq.store.append.unique_keys import UniqueKeys
 
@@ -64,7 +65,7 @@ def test_tags_keys_and_id_go_into_the_properties() -> None:
         msg_id=["id", None, None],
         properties=[[("TAGS", "old"), ("x", "y")], [("KEYS", "kept")], None],
     )  # fmt: skip
-    made = to_schema(batch, SMALL)
+    made = judge(batch, SMALL)[0]
     assert made.schema.equals(SPARK_SCHEMA)
     assert made.column("properties").to_pylist() == [
         [("TAGS", "t"), ("x", "y"), ("KEYS", "k1 k2"), ("UNIQ_KEY", "id")], [("KEYS", "kept")], [("KEYS", "k")]
@@ -73,13 +74,13 @@ def test_tags_keys_and_id_go_into_the_properties() -> None:
 
 def test_text_bodies_become_bytes() -> None:
     batch = pa.RecordBatch.from_pydict({"topic": ["T"], "body": ["库存"]})
-    assert to_schema(batch, SMALL).column("body").to_pylist() == ["库存".encode()]
+    assert judge(batch, SMALL)[0].column("body").to_pylist() == ["库存".encode()]
 
 
 @pytest.mark.parametrize(
     ("columns", "text"),
     [
-        ({"topic": [None]}, "row 0 of a batch, topic .*: it has no topic"),
+        ({"topic": [None]}, "row 0, topic .*: it has no topic"),
         ({"body": [None]}, "has no body"),
         ({"topic": ["a/b"]}, "topic 'a/b'.*directory's name"),
         ({"topic": ["t" * 128]}, "127 bytes"),
@@ -94,8 +95,9 @@ def test_text_bodies_become_bytes() -> None:
     ],
 )
 def test_rows_that_make_no_message(columns: dict[str, Any], text: str) -> None:
-    with pytest.raises(UsageError, match=text):
-        to_schema(rows(**{"topic": ["T"], "body": [b""], **columns}), SMALL)
+    batch = rows(**{"topic": ["T"], "body": [b""], **columns})
+    [(row, why)] = judge(batch, SMALL)[1]
+    assert re.search(text, f"{named(batch, row, 'row 0')}: {why}")
 
 
 def test_rows_are_judged_one_by_one() -> None:

@@ -63,14 +63,11 @@ class Findings:
         """All defects, including those that were not kept."""
         return self.defect_counts.total()
 
-    def defect(
-        self, code: str, file: str, position: int | None, expected: str, found: str, cost: str | None = None
-    ) -> None:
-        """Add a defect; `cost` is the code's usual one unless given."""
-        usual = DEFECTS[code].cost
+    def defect(self, code: str, file: str, position: int | None, expected: str, found: str) -> None:
+        cost = DEFECTS[code].cost
         self.defect_counts[code] += 1
         if len(self.defects) < KEPT_DEFECTS:
-            texts = (shorten_text(text, TEXT_LIMIT) for text in (expected, found, cost or usual))
+            texts = (shorten_text(text, TEXT_LIMIT) for text in (expected, found, cost))
             self.defects.append(Defect(code, file, position, *texts))
 
     def note(self, code: str, text: str, file: str | None = None, position: int | None = None) -> None:

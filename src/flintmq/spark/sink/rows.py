@@ -61,15 +61,6 @@ def check_columns(schema: StructType) -> None:
         raise UsageError(f"there is no column {' and '.join(missing)}; every message has a topic and a body")
 
 
-def to_schema(batch: pa.RecordBatch, config: StoreConfig) -> pa.RecordBatch:
-    """Give the rows all columns of SPARK_SCHEMA; tags, keys and msg_id go into the properties."""
-    filled, bad = judge(batch, config)
-    if bad:
-        row, why = bad[0]
-        raise UsageError(f"{named(batch, row, f'row {row} of a batch')}: {why}; {WAYS}")
-    return filled
-
-
 WAYS = "correct it, leave the row out, or let the option badRowsPath collect such rows"
 
 
