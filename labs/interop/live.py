@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.interop.java import SHORT_LIVED, home
+from tests.interop.java import SHORT_LIVED, classes, home
 from tests.interop.relay import free_port
 
 KEYS: dict[str, Any] = {
@@ -53,10 +53,10 @@ class LiveJava:
         config.write_text(json.dumps(given))
         self._errors = config.with_suffix(".err")
         path = f"{built}/target/oracle.jar:{built}/lib/*"
-        words = ["java", *SHORT_LIVED, "-Xmx256m", "-Doracle.log=OFF", "-cp", path, "flintmq.oracle.Oracle", "live"]
+        words = ["java", *SHORT_LIVED, *classes(version, built), "-Xmx256m", "-Doracle.log=OFF", "-cp", path]
         with self._errors.open("ab") as errors:
             self.process = subprocess.Popen(
-                [*words, "--store", str(store), "--config", str(config)],
+                [*words, "flintmq.oracle.Oracle", "live", "--store", str(store), "--config", str(config)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
