@@ -7,6 +7,7 @@ in the list as soon as it is public.
 import inspect
 import math
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from typing import Any, Unpack, get_args, get_origin, get_type_hints
 from unittest.mock import MagicMock
 
@@ -125,7 +126,7 @@ def test_a_switch_of_the_configuration_is_true_or_false(wrong: Any):
             MessageStore("never made", **{name: wrong})
 
 
-@pytest.mark.parametrize("wrong", [math.nan, -1, math.inf, "5"], ids=repr)
+@pytest.mark.parametrize("wrong", [math.nan, -1, math.inf, "5", Decimal("nan")], ids=repr)
 @pytest.mark.parametrize(("path", "name"), SECONDS)
 def test_seconds_are_a_time(path: str, name: str, wrong: Any):
     with pytest.raises(UsageError, match=f"^{name}={wrong}; give 0 or more seconds"):

@@ -424,6 +424,18 @@ def abort_is_a_directory(root: Path) -> None:
     (root / "abort").mkdir()
 
 
+def abort_is_a_link(root: Path) -> None:
+    """For RocketMQ the store did not stop cleanly, as long as there is something at its end."""
+    make(root)
+    (root.parent / "abort").write_bytes(b"")
+    (root / "abort").symlink_to(root.parent / "abort")
+
+
+def abort_is_a_link_to_nothing(root: Path) -> None:
+    make(root)
+    (root / "abort").symlink_to("/no/such/file")
+
+
 def beside_an_empty_log(root: Path) -> None:
     """The disk of the log is not mounted: its directory is there, and holds nothing."""
     make(root)
@@ -445,6 +457,8 @@ REFUSED: dict[str, tuple[Callable[[Path], object], type[FlintError], dict[str, o
     "DLedger": (of_dledger, UnsupportedFormatError, {}),
     "index files of another size": (of_another_division, ConfigError, {"maxHashSlotNum": None, "maxIndexNum": None}),
     "abort is a directory": (abort_is_a_directory, StoreAccessError, {}),
+    "abort is a link": (abort_is_a_link, StoreAccessError, {}),
+    "abort is a link to nothing": (abort_is_a_link_to_nothing, StoreAccessError, {}),
     "a directory that is not there": (make, NotAStoreError, {"storePathCommitLog": "/no/such/directory"}),
     "one, and the log is lost": (beside_an_empty_log, NotAStoreError, {"storePathCommitLog": "/no/such/directory"}),
     "one of two": (make, NotAStoreError, {"storePathCommitLog": "/tmp,/no/such/directory"}),

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from numbers import Real
 from operator import index
 from pathlib import Path
 from threading import TIMEOUT_MAX
@@ -103,7 +104,7 @@ def check_choice(what: str, value: str, allowed: Iterable[str]) -> None:
 
 
 def check_seconds(what: str, seconds: float) -> None:
-    if not hasattr(seconds, "__float__") or not 0 <= seconds <= TIMEOUT_MAX:  # NaN is not, either
+    if not isinstance(seconds, Real) or not 0 <= seconds <= TIMEOUT_MAX:  # NaN is not, either; a Decimal is no Real
         raise UsageError(f"{what}={seconds}; give 0 or more seconds, and a finite number of them")
 
 

@@ -14,7 +14,7 @@ import mmap
 import os
 from typing import NamedTuple
 
-from flintmq.errors import FormatError, StoreAccessError
+from flintmq.errors import FormatError
 from flintmq.format import checkpoint, flintmq_mark
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.format.flintmq_mark import Indexed
@@ -54,13 +54,13 @@ def read_abort(root: str, effects: Effects) -> Abort:
     """Read `abort`.
 
     A start does so once: it writes the file anew, and must not take that for what the last stop left.
+
+    Raises StoreAccessError: a link or a directory has the name. RocketMQ asks only whether the name is there, so the
+    stop was no clean one.
     """
-    path = os.path.join(root, "abort")
-    if effects.size(path) is None:
-        if not effects.remote and effects.is_dir(path):  # RocketMQ asks only whether the name is there
-            raise StoreAccessError(f"{path}: not a regular file; move it out of the store")
+    text = effects.read_file(os.path.join(root, "abort"), 4096)
+    if text is None:
         return Abort(clean=True)
-    text = effects.read_file(path, 4096) or b""
     if text == LAGGING:  # RocketMQ, and an engine that starts, write another one
         return Abort(clean=True, lagging=True)
     words = text.decode("ascii", "replace").split()
