@@ -238,7 +238,10 @@ class StoreParts:
             self._dispatcher.batch_found = self._batches.add
 
     def _recover(self) -> None:
-        """Recover the store after any stop. No byte of it is changed before."""
+        """Recover the store after any stop.
+
+        No byte of log, queues or index is changed before the log's end is known.
+        """
         root, config, effects, facts = self.root, self.config, self.effects, self.stopped
         if followed.is_followed(root, effects) and not facts.clean and not facts.page_cache_lasted:
             followed.note_unsure(root, facts.mark.flushed or 0, effects)
@@ -277,7 +280,7 @@ class StoreParts:
     def _make_append(self) -> None:
         """Make what appends to the log; write mark and checkpoint unless they say the same already.
 
-        Everything that recovery kept is on disk.
+        Everything that recovery kept is on disk: after an unclean stop it has synced what it read (`EndSearch`).
         """
         root, files, effects, small, state = self.root, self.files, self.effects, self.small, self.recovered.state
         self.failure = DiskFailure(root=root)

@@ -462,7 +462,7 @@ class LogWalk:
             self.verdict = Verdict.END
             return AfterStop.OVER
         if (not self.facts.clean or self.facts.live) and self._read_twice != p:
-            self._read_twice = p  # another process may be writing: read the position again before judging it
+            self._read_twice = p  # for readers: another process may be writing. In a start it costs one more look
             return AfterStop.READ_AGAIN
         if reason == kernel.TIME:
             return self._judge_step_back(p)

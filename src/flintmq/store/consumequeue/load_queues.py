@@ -95,6 +95,8 @@ class QueueLoader:
                         if batch is not None and units.files:
                             loaded = self._load_batch(batch, units)
                 if loaded is not None:
+                    # The largest: dispatch goes in log order, so all queues have what is before it. A block that a kill
+                    # interrupted is after the durable mark of units, and `dispatch_start` goes back to that.
                     dispatched = max(dispatched, loaded.reached)
                     if loaded.lacks:
                         missing = min(missing, max(loaded.reached, self.log_begin))

@@ -65,7 +65,9 @@ def known_whole(found: list[IndexFileReader], on_disk: int, indexed: Indexed | N
 def remove_unsynced(
     root: str, config: StoreConfig, effects: Effects, on_disk: int, indexed: Indexed | None = None
 ) -> int:
-    """Remove index files that a power cut may have damaged; their keys are entered again.
+    """Undo what a power cut may have damaged in the index; its keys come again from the log.
+
+    The file that the mark names is put back to its last sync; newer files are removed.
 
     Durability: on return.
 

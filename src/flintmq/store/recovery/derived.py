@@ -118,7 +118,7 @@ class DerivedLoader:
         def take(block: UnitBlock) -> bool:
             # First each queue goes back to the first of these units: they are written over themselves.
             if queues.replay_from(block, dispatcher, met, rewound) and start > files.min_offset:
-                return False
+                return False  # a queue lacks units of earlier records
             # Unlike dispatch's, this order does not matter: the store answers nobody before both are done.
             queues.take(block, dispatcher)
             if index is not None:

@@ -165,7 +165,8 @@ class EndSearch:
     def _reread(self, begin: int) -> None:
         """Sync all files and drop their cached pages after the durable mark.
 
-        The page cache may show bytes there that never reached the disk.
+        The page cache may show bytes there that never reached the disk. What the walk then sees is on disk, also after
+        a plain kill: so the start may raise the mark to the end that it finds.
         """
         mark = max(self.facts.mark.flushed or 0, begin)
         for file in self.files.files:
