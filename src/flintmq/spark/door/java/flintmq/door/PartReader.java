@@ -1,0 +1,65 @@
+package flintmq.door;
+
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.IOException;
+import org.apache.arrow.memory.BufferAllocator;
+import org.apache.arrow.memory.RootAllocator;
+import org.apache.arrow.vector.VectorSchemaRoot;
+import org.apache.arrow.vector.ipc.ArrowStreamReader;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.vectorized.ArrowColumnVector;
+import org.apache.spark.sql.vectorized.ColumnVector;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+
+/**
+ * Reads the rows of one task: a head, an Arrow stream, and a last message, without which the rows are not all.
+ *
+ * <p>Closing it early ends the Python process of this task: its next write fails.
+ */
+final class PartReader implements PartitionReader<ColumnarBatch> {
+    private static final BufferAllocator ROOT = new RootAllocator(Long.MAX_VALUE);
+
+    private final String[] names;
+    private final Line line;
+    private final BufferAllocator memory = ROOT.newChildAllocator("flintmq", 0, Long.MAX_VALUE);
+    private final ArrowStreamReader stream;
+    private ColumnarBatch batch;
+
+    PartReader(byte[] part, String[] names) {
+        this.names = names;
+        ObjectNode request = PythonSide.JSON.createObjectNode();
+        request.put("op", "read");
+        request.put("part", part);
+        line = PythonSide.get().ask(request);
+        line.answer();
+        stream = new ArrowStreamReader(line.channel, memory);
+    }
+
+    @Override
+    public boolean next() throws IOException {
+        if (!stream.loadNextBatch()) {
+            line.answer();
+            return false;
+        }
+        VectorSchemaRoot root = stream.getVectorSchemaRoot();
+        ColumnVector[] columns = new ColumnVector[names.length];
+        for (int at = 0; at < names.length; at++) columns[at] = new ArrowColumnVector(root.getVector(names[at]));
+        batch = new ColumnarBatch(columns, root.getRowCount());
+        return true;
+    }
+
+    @Override
+    public ColumnarBatch get() {
+        return batch;
+    }
+
+    @Override
+    public void close() throws IOException {
+        try {
+            stream.close();
+        } finally {
+            line.close();
+            memory.close();
+        }
+    }
+}
