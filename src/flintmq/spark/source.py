@@ -140,16 +140,20 @@ class BatchReader(DataSourceReader):
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self.options, self.wanted = options, schema
+        self.comparisons: list[Comparison] = []  # of Spark's filters, which Spark applies too
 
     @from_one_frame
     def partitions(self) -> list[InputPartition]:
         """Plan splits of similar size: two per core of this machine, at least `minPartitions`."""
         from flintmq.lake.read.members import plan_members
         from flintmq.spark.stream import lines_of
+        from flintmq.store.commitlog.pushdown import narrowed
         from flintmq.store.commitlog.report import Report
 
         report = Report()
-        plans = plan_members(self.options, report, self._narrowed, self._limits())
+        plans = plan_members(
+            self.options, report, lambda predicate: narrowed(predicate, self.comparisons), self.comparisons
+        )
         for line in lines_of(report):
             log.warning("%s", line)
         whole = sum(plan.end - plan.begin for _, plan in plans)
@@ -191,14 +195,6 @@ class BatchReader(DataSourceReader):
         small = ((part, replace(plan, log=files_of(plan.log, part))) for part in parts)
         return [Part.of(member, part, partial(scan_range, own, part)) for part, own in small]
 
-    def _limits(self) -> list[Comparison]:
-        """Return no comparison; FilteringReader returns those of Spark's filters."""
-        return []
-
-    def _narrowed(self, predicate: Predicate) -> Predicate:
-        """Return the predicate unchanged; FilteringReader adds Spark's filters."""
-        return predicate
-
     @rows_from_one_frame
     def read(self, partition: InputPartition) -> Generator[pa.RecordBatch, None, None]:
         from flintmq.spark.part import rows_of_task
@@ -212,19 +208,9 @@ class BatchReader(DataSourceReader):
 class FilteringReader(BatchReader):
     """Reads less by Spark's filters, for a DataFrame of a single query; Spark applies them too."""
 
-    _filters: Sequence[Filter] = ()
-
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Keep the filters for planning, and return all of them, since Spark must apply them."""
-        self._filters = list(filters)
-        return filters
-
-    def _narrowed(self, predicate: Predicate) -> Predicate:
-        from flintmq.spark.pushdown import narrowed
-
-        return narrowed(predicate, self._filters)
-
-    def _limits(self) -> list[Comparison]:
         from flintmq.spark.pushdown import comparisons
 
-        return comparisons(self._filters)
+        self.comparisons = comparisons(filters)
+        return filters

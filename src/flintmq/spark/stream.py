@@ -36,9 +36,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return whether there is a limit; `latestOffset` applies the options."""
+        most = self.most_rows()
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def most_rows(self) -> int | None:
+        """Return the most messages of a micro-batch; None if no option limits it."""
         most = self.options.max_offsets
         limits = any((most, self.options.max_bytes, self.options.min_offsets))
-        return ReadMaxRows(most or sys.maxsize) if limits else ReadAllAvailable()
+        return most or sys.maxsize if limits else None
 
     @from_one_frame
     def prepareForTriggerAvailableNow(self) -> None:

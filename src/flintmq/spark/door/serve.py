@@ -4,10 +4,11 @@
 
 Its parent writes a token to the standard input and gets the path of a Unix socket back, in a directory that only this
 user may enter. The process ends when its standard input does: with the JVM, however that ends. Each connection is
-served by a process of its own, forked with everything imported.
+served by a process of its own, forked with everything imported; it ends when the other side hangs up.
 
 A request is its length in four bytes and JSON with `token` and `op`; an answer likewise. `read` is answered by a head,
-an Arrow stream, and a last message: without it the rows are not all.
+an Arrow stream, and a last message: without it the rows are not all. `stream` is followed by calls, for the whole life
+of a query.
 """
 
 from __future__ import annotations
@@ -24,87 +25,174 @@ import signal
 import socket
 import sys
 import tempfile
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
+from flintmq.errors import FlintError
 from flintmq.spark.source import FlintMQSource
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from flintmq.spark.source import Split
+
 LONGEST = 64 << 20  # bytes of a request
+SENT_AT_ONCE = 4 << 20  # bytes that wait in the socket while the JVM makes rows of those before
+Fields = dict[str, Any]
 
 
 class Connection:
-    """One line to the JVM."""
+    """One line to the JVM. Thread: one."""
 
     def __init__(self, line: socket.socket) -> None:
         self._line = line
         self._bytes = line.makefile("rb")
 
-    def request(self) -> dict[str, Any] | None:
+    def request(self) -> Fields | None:
+        """Return the next request; None if the other side has hung up."""
         head = self._bytes.read(4)
         if len(head) < 4:
             return None
         length = int.from_bytes(head, "big")
         if length > LONGEST:
-            raise ValueError(f"a request of {length} bytes")
-        found: dict[str, Any] = json.loads(self._bytes.read(length))
+            raise ValueError(f"a request of {length} bytes; the most is {LONGEST}")
+        found: Fields = json.loads(self._bytes.read(length))
         return found
 
     def answer(self, **fields: Any) -> None:
         data = json.dumps(fields).encode()
         self._line.sendall(len(data).to_bytes(4, "big") + data)
 
-    def rows(self, batches: Any, schema: Any) -> None:
+    def rows(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
+        """Send an Arrow stream, which also ends where `batches` raises."""
         import pyarrow as pa
 
-        self._line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
+        self._line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SENT_AT_ONCE)
         with self._line.makefile("wb", buffering=0) as sink, pa.ipc.new_stream(sink, schema) as stream:
             for batch in batches:
                 stream.write_batch(batch)
 
 
 def serve_connection(line: socket.socket, token: str) -> None:
-    """Answer one request."""
+    """Answer what one connection asks."""
     connection = Connection(line)
     request = connection.request()
     if request is None:
         return
     if not hmac.compare_digest(str(request.get("token")), token):
-        connection.answer(error="the token is wrong")
+        connection.answer(error="flintmq.spark.door.serve: the token of the request is wrong")
         return
+    operations: dict[str, Callable[[Connection, Fields], None]]
+    operations = {"schema": _schema, "plan": _plan, "read": _read, "stream": _stream}
+    _told(connection, lambda: operations[request["op"]](connection, request))
+
+
+def _told(connection: Connection, act: Callable[[], None]) -> None:
+    """Do something, and answer what it raises; of what is no error of FlintMQ also the kind."""
     try:
-        {"schema": _schema, "plan": _plan, "read": _read}[request["op"]](connection, request)
-    except Exception as error:
+        act()
+    except BrokenPipeError:  # the other side wants no more
+        raise
+    except FlintError as error:
         connection.answer(error=str(error))
+    except Exception as error:
+        connection.answer(error=f"{type(error).__name__}: {error}")
 
 
-def _schema(connection: Connection, request: dict[str, Any]) -> None:
+def _schema(connection: Connection, request: Fields) -> None:
     connection.answer(schema=FlintMQSource(request["options"]).schema().json())
 
 
-def _plan(connection: Connection, request: dict[str, Any]) -> None:
+def _plan(connection: Connection, request: Fields) -> None:
+    """Plan a batch read. `bytes`, `rows`: how much it is, as far as known before it is read."""
+    from flintmq.spark.door.filters import comparisons
+    from flintmq.spark.source import BatchReader, Split
+
+    reader = FlintMQSource(request["options"]).reader(_columns(request))
+    if isinstance(reader, BatchReader):
+        reader.comparisons = comparisons(request["filters"])
+    parts = reader.partitions()
+    ranges = [part for part in parts if isinstance(part, Split)]
+    connection.answer(parts=_packed(reader, parts), **_size(ranges))
+
+
+def _size(splits: list[Split]) -> dict[str, int]:
+    """Return the bytes of log that a plan reads, and how many records that may be, by samples of its first split."""
+    from flintmq.lake.read.splits import estimated_records
+
+    whole = sum(split.part.end - split.part.begin for split in splits)
+    if not whole:
+        return {"bytes": 0, "rows": 0}
+    plan, part = splits[0].plan, splits[0].part
+    rows = estimated_records(plan.log, part.begin, part.end)
+    return {"bytes": whole, "rows": rows * whole // max(part.end - part.begin, 1)}
+
+
+def _columns(request: Fields) -> StructType:
+    """Return the columns that a query uses: one where it only counts rows."""
     from pyspark.sql.types import IntegerType, StructType
 
-    schema = StructType.fromJson(json.loads(request["schema"]))
-    if not schema.fields:  # rows are only counted
-        schema = StructType().add("queue_id", IntegerType())
-    reader = FlintMQSource(request["options"]).reader(schema)
-    parts = [base64.b64encode(pickle.dumps((reader, part))).decode() for part in reader.partitions()]
-    connection.answer(parts=parts)
+    found = StructType.fromJson(json.loads(request["schema"]))
+    return found if found.fields else StructType().add("queue_id", IntegerType())
 
 
-def _read(connection: Connection, request: dict[str, Any]) -> None:
-    from flintmq.spark.schema import check_schema
+def _packed(reader: Any, parts: Iterable[Any]) -> list[str]:
+    return [base64.b64encode(pickle.dumps((reader, part))).decode() for part in parts]
+
+
+def _read(connection: Connection, request: Fields) -> None:
+    from pyspark.sql.pandas.types import to_arrow_schema
 
     reader, part = pickle.loads(base64.b64decode(request["part"]))
-    schema = check_schema(reader.wanted, None, reader.options.many)
     connection.answer()
-    connection.rows(reader.read(part), schema)
+    rows = reader.read(part)
+    try:
+        connection.rows(_first(rows, request["limit"]), to_arrow_schema(reader.wanted, timezone="UTC"))
+    finally:
+        rows.close()
     connection.answer()
+
+
+def _first(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+    """Yield the first rows; all for a negative limit."""
+    for batch in batches:
+        yield batch if limit < 0 else batch.slice(0, limit)
+        if limit >= 0:
+            limit -= min(limit, batch.num_rows)
+            if not limit:
+                return
+
+
+def _stream(connection: Connection, request: Fields) -> None:
+    """Plan the micro-batches of one query, call by call."""
+    source, columns = FlintMQSource(request["options"]), _columns(request)
+    reader: Any = source.streamReader(columns)
+    in_tasks: Any = source.streamReader(columns)  # without what the planner knows
+    connection.answer()
+    calls: dict[str, Callable[[Fields], Fields]] = {
+        "initial": lambda _: {"offset": json.dumps(reader.initialOffset())},
+        "limit": lambda _: {"rows": reader.most_rows()},
+        "now": lambda _: reader.prepareForTriggerAvailableNow() or {},
+        "next": lambda call: {"offset": json.dumps(reader.stream.next_end(json.loads(call["start"]), limits=call["limits"]))},
+        "progress": lambda _: {"offset": json.dumps(reader.reportLatestOffset())},
+        "metrics": lambda _: {"metrics": _numbers(reader.reportLatestOffset())},
+        "tasks": lambda call: {
+            "parts": _packed(in_tasks, reader.partitions(json.loads(call["start"]), json.loads(call["end"])))
+        },
+    }
+    while (call := connection.request()) is not None:
+        _told(connection, lambda asked=call: connection.answer(**calls[asked["call"]](asked)))
+
+
+def _numbers(progress: Fields) -> dict[str, int]:
+    return {name: value for name, value in progress.items() if isinstance(value, int) and "/" not in name}
 
 
 def main() -> None:
     """Serve until the standard input ends."""
     token = sys.stdin.readline().strip()
-    folder = tempfile.mkdtemp(prefix="flintmq-")  # mode 0700
+    folder = tempfile.mkdtemp(prefix="flintmq-spark-")  # of mode 0700
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
         with socket.socket(socket.AF_UNIX) as door, selectors.DefaultSelector() as selector:
@@ -121,26 +209,33 @@ def main() -> None:
                     break
                 line, _ = door.accept()
                 if os.fork() == 0:
-                    code = 1
-                    try:
-                        serve_connection(line, token)
-                        code = 0
-                    finally:
-                        os._exit(code)
+                    _serve_and_exit(line, token)
                 line.close()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _serve_and_exit(line: socket.socket, token: str) -> None:
+    """Serve a connection as a forked process, which ends here."""
+    code = 1
+    try:
+        serve_connection(line, token)
+        code = 0
+    except (BrokenPipeError, ConnectionResetError):
+        code = 0  # the other side wants no more
+    finally:
+        os._exit(code)
+
+
 def _import_all() -> None:
     """Import what each request needs, once."""
     import pyspark.sql.pandas.types
-    import pyspark.sql.types
 
     import flintmq.arrow.batches
     import flintmq.lake.read.members
     import flintmq.lake.read.scan
     import flintmq.spark.schema
+    import flintmq.spark.stream
     import flintmq.spark.worker  # noqa: F401
 
     gc.collect()

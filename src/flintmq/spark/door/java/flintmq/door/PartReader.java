@@ -25,11 +25,12 @@ final class PartReader implements PartitionReader<ColumnarBatch> {
     private final ArrowStreamReader stream;
     private ColumnarBatch batch;
 
-    PartReader(byte[] part, String[] names) {
+    PartReader(byte[] part, String[] names, int limit) {
         this.names = names;
         ObjectNode request = PythonSide.JSON.createObjectNode();
         request.put("op", "read");
         request.put("part", part);
+        request.put("limit", limit);
         line = PythonSide.get().ask(request);
         line.answer();
         stream = new ArrowStreamReader(line.channel, memory);

@@ -11,9 +11,11 @@ final class PartReaders implements PartitionReaderFactory {
     private static final long serialVersionUID = 1L;
 
     private final String[] names;
+    private final int limit; // rows of each part that are wanted; negative for all
 
-    PartReaders(String[] names) {
+    PartReaders(String[] names, int limit) {
         this.names = names;
+        this.limit = limit;
     }
 
     @Override
@@ -28,6 +30,6 @@ final class PartReaders implements PartitionReaderFactory {
 
     @Override
     public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition part) {
-        return new PartReader(((Part) part).bytes, names);
+        return new PartReader(((Part) part).bytes, names, limit);
     }
 }

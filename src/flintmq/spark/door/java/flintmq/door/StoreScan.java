@@ -1,21 +1,44 @@
 package flintmq.door;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
-import java.util.Base64;
 import java.util.Map;
+import java.util.OptionalLong;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.read.Statistics;
+import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
+import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
+import org.apache.spark.sql.connector.read.SupportsReportStatistics;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.types.StructType;
 
-/** One query of one table: the columns that it uses, and its plan. */
-final class StoreScan implements ScanBuilder, SupportsPushDownRequiredColumns, Scan, Batch {
+/**
+ * One query of one table: the columns that it uses, its filters and its limit, and its plan.
+ *
+ * <p>A filter leaves out parts of the log early; Spark applies each one too. The plan is made once, when Spark first asks
+ * for statistics or for parts.
+ */
+final class StoreScan
+        implements ScanBuilder,
+                SupportsPushDownRequiredColumns,
+                SupportsPushDownV2Filters,
+                SupportsPushDownLimit,
+                Scan,
+                SupportsReportStatistics,
+                Batch {
     private final Map<String, String> options;
     private StructType schema;
+    private Predicate[] filters = new Predicate[0];
+    private int limit = -1;
+    private boolean streams; // parts are planned by StoreStream, and nobody knows how much comes
+    private JsonNode plan;
 
     StoreScan(StructType schema, Map<String, String> options) {
         this.schema = schema;
@@ -25,6 +48,28 @@ final class StoreScan implements ScanBuilder, SupportsPushDownRequiredColumns, S
     @Override
     public void pruneColumns(StructType used) {
         schema = used;
+    }
+
+    @Override
+    public Predicate[] pushPredicates(Predicate[] predicates) {
+        filters = predicates;
+        return predicates;
+    }
+
+    @Override
+    public Predicate[] pushedPredicates() {
+        return filters;
+    }
+
+    @Override
+    public boolean pushLimit(int rows) {
+        limit = rows;
+        return true;
+    }
+
+    @Override
+    public boolean isPartiallyPushed() {
+        return true; // each part ends there, and Spark cuts the rest
     }
 
     @Override
@@ -38,23 +83,59 @@ final class StoreScan implements ScanBuilder, SupportsPushDownRequiredColumns, S
     }
 
     @Override
+    public String description() {
+        return "flintmq " + options.get("path") + " " + Filters.of(filters) + (limit < 0 ? "" : ", limit " + limit);
+    }
+
+    @Override
     public Batch toBatch() {
         return this;
     }
 
     @Override
+    public MicroBatchStream toMicroBatchStream(String checkpointLocation) {
+        streams = true;
+        return new StoreStream(options, schema);
+    }
+
+    @Override
+    public Statistics estimateStatistics() {
+        final OptionalLong bytes = estimate("bytes");
+        final OptionalLong rows = estimate("rows");
+        return new Statistics() {
+            @Override
+            public OptionalLong sizeInBytes() {
+                return bytes;
+            }
+
+            @Override
+            public OptionalLong numRows() {
+                return rows;
+            }
+        };
+    }
+
+    private OptionalLong estimate(String what) {
+        return streams ? OptionalLong.empty() : OptionalLong.of(Line.field(plan(), what).asLong());
+    }
+
+    @Override
     public InputPartition[] planInputPartitions() {
-        ObjectNode request = DoorSource.request("plan", options);
-        request.put("schema", schema.json());
-        JsonNode parts = Line.field(PythonSide.get().answer(request), "parts");
-        InputPartition[] found = new InputPartition[parts.size()];
-        int number = 0;
-        for (JsonNode part : parts) found[number++] = new Part(Base64.getDecoder().decode(part.asText()));
-        return found;
+        return Part.all(plan());
     }
 
     @Override
     public PartitionReaderFactory createReaderFactory() {
-        return new PartReaders(schema.fieldNames());
+        return new PartReaders(schema.fieldNames(), limit);
+    }
+
+    private synchronized JsonNode plan() {
+        if (plan == null) {
+            ObjectNode request = DoorSource.request("plan", options);
+            request.put("schema", schema.json());
+            request.set("filters", Filters.of(filters));
+            plan = PythonSide.get().answer(request);
+        }
+        return plan;
     }
 }

@@ -1,0 +1,149 @@
+package flintmq.door;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.Map;
+import java.util.Optional;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.connector.read.streaming.Offset;
+import org.apache.spark.sql.connector.read.streaming.ReadAllAvailable;
+import org.apache.spark.sql.connector.read.streaming.ReadLimit;
+import org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics;
+import org.apache.spark.sql.connector.read.streaming.SupportsAdmissionControl;
+import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * Plans the micro-batches of one query, by one process of the Python side that lives as long as the query.
+ *
+ * <p>Thread: one at a time.
+ */
+final class StoreStream implements MicroBatchStream, SupportsAdmissionControl, SupportsTriggerAvailableNow, ReportsSourceMetrics {
+    private final Map<String, String> options;
+    private final StructType schema;
+    private Line line; // opened by the first call
+
+    StoreStream(Map<String, String> options, StructType schema) {
+        this.options = options;
+        this.schema = schema;
+    }
+
+    /** A place in the stores, in the words of the Python source: a checkpoint of either is continued by the other. */
+    static final class Place extends Offset {
+        private final String text;
+
+        Place(String text) {
+            this.text = text;
+        }
+
+        @Override
+        public String json() {
+            return text;
+        }
+    }
+
+    @Override
+    public Offset initialOffset() {
+        return place(call("initial"));
+    }
+
+    @Override
+    public Offset deserializeOffset(String json) {
+        return new Place(json);
+    }
+
+    @Override
+    public ReadLimit getDefaultReadLimit() {
+        JsonNode most = Line.field(call("limit"), "rows");
+        return most.isNull() ? ReadLimit.allAvailable() : ReadLimit.maxRows(most.asLong());
+    }
+
+    @Override
+    public Offset latestOffset() {
+        throw new UnsupportedOperationException("Spark asks for latestOffset(start, limit)");
+    }
+
+    @Override
+    public Offset latestOffset(Offset start, ReadLimit limit) {
+        ObjectNode request = request("next");
+        request.put("start", start.json());
+        request.put("limits", !(limit instanceof ReadAllAvailable));
+        return place(send(request));
+    }
+
+    @Override
+    public void prepareForTriggerAvailableNow() {
+        call("now");
+    }
+
+    @Override
+    public Offset reportLatestOffset() {
+        return place(call("progress"));
+    }
+
+    @Override
+    public Map<String, String> metrics(Optional<Offset> latest) {
+        Map<String, String> found = new HashMap<String, String>();
+        JsonNode metrics = Line.field(call("metrics"), "metrics");
+        for (Iterator<String> names = metrics.fieldNames(); names.hasNext(); ) {
+            String name = (String) names.next();
+            found.put(name, Line.field(metrics, name).asText());
+        }
+        return found;
+    }
+
+    @Override
+    public InputPartition[] planInputPartitions(Offset start, Offset end) {
+        ObjectNode request = request("tasks");
+        request.put("start", start.json());
+        request.put("end", end.json());
+        return Part.all(send(request));
+    }
+
+    @Override
+    public PartitionReaderFactory createReaderFactory() {
+        return new PartReaders(schema.fieldNames(), -1);
+    }
+
+    /** Nothing: Spark's checkpoint records the progress. */
+    @Override
+    public void commit(Offset end) {}
+
+    @Override
+    public synchronized void stop() {
+        if (line != null) line.close();
+    }
+
+    private static ObjectNode request(String call) {
+        return PythonSide.JSON.createObjectNode().put("call", call);
+    }
+
+    private JsonNode call(String name) {
+        return send(request(name));
+    }
+
+    private synchronized JsonNode send(ObjectNode request) {
+        if (line == null) {
+            ObjectNode first = DoorSource.request("stream", options);
+            first.put("schema", schema.json());
+            line = PythonSide.get().ask(first);
+            line.answer();
+        }
+        try {
+            line.send(PythonSide.JSON.writeValueAsBytes(request));
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
+        return line.answer();
+    }
+
+    private static Offset place(JsonNode answer) {
+        return new Place(Line.field(answer, "offset").asText());
+    }
+}
