@@ -96,6 +96,6 @@ def _parts(history: History, tasks: Iterable[HistoryTask]) -> list[InputPartitio
 
 
 def _rows(partition: InputPartition, wanted: StructType) -> Iterator[pa.RecordBatch]:
-    from pyspark.sql.pandas.types import to_arrow_schema
+    from flintmq.spark.schema import arrow_schema
 
-    return rows_of_task(partition, to_arrow_schema(wanted, timezone="UTC"), lines_of, log_line)
+    return rows_of_task(partition, arrow_schema(wanted), lines_of, log_line)

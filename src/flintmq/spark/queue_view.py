@@ -49,7 +49,7 @@ class QueueReader(DataSourceReader):
     @rows_from_one_frame
     def read(self, partition: InputPartition) -> Generator[pa.RecordBatch, None, None]:
         import pyarrow as pa
-        from pyspark.sql.pandas.types import to_arrow_schema
+        from flintmq.spark.schema import arrow_schema
 
         from flintmq.lake.read.members import broker_members, lacked_by_all
         from flintmq.store.commitlog.report import Report
@@ -62,7 +62,7 @@ class QueueReader(DataSourceReader):
             lacking.append(missing)
         for error, _ in lacked_by_all(lacking) if self.options.fail_on_data_loss else ():
             raise error
-        schema = to_arrow_schema(self.wanted, timezone="UTC")
+        schema = arrow_schema(self.wanted)
         yield pa.RecordBatch.from_pylist(rows, schema=schema)
 
 

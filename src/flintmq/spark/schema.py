@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import TYPE_CHECKING
 
 from flintmq.arrow.schema import SPARK_SCHEMA, narrow, of_many
@@ -27,10 +28,16 @@ def check_schema(schema: StructType, columns: Sequence[str] | None, many: bool =
     Returns:
         The same columns in the same order, nullable or not as Spark has them.
     """
+    check_same(schema, spark_schema(schema.fieldNames(), many), columns)
+    return arrow_schema(schema)
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """Return the Arrow schema that Spark expects of these columns, with times in UTC: before 4.2 there were no others."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    check_same(schema, spark_schema(schema.fieldNames(), many), columns)
-    return to_arrow_schema(schema, timezone="UTC")
+    named = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+    return to_arrow_schema(schema, **named)
 
 
 def check_same(schema: StructType, ours: StructType, columns: Sequence[str] | None) -> None:

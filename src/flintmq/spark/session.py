@@ -100,9 +100,15 @@ def register(spark: SparkSession) -> SparkSession:
         MissingExtraError: pyspark, or pandas or pyarrow which it needs, is not installed.
     """
     _session_class()
+    from pyspark.errors import AnalysisException
+
     from flintmq.spark.source import FlintMQSource
 
-    spark.dataSource.register(FlintMQSource)
+    try:
+        spark.dataSource.register(FlintMQSource)
+    except AnalysisException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":  # Spark 4.0, with the source in the JVM
+            raise
     return spark
 
 

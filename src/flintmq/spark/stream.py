@@ -8,16 +8,25 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from flintmq.errors import UsageError
 from flintmq.lake.stream.members import StoresStream
 from flintmq.lake.stream.reader import log_line
 from flintmq.spark.failing import from_one_frame, rows_from_one_frame
 from flintmq.spark.part import Part, rows_of_task
 from flintmq.store.commitlog.report import KEPT, LOST, Report
 
+try:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
+except ImportError:  # Spark 4.0 and 4.1, whose Python sources have no limits
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """What Spark does not have there."""
+
+
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.streaming.datasource import ReadLimit
     from pyspark.sql.types import StructType
 
     from flintmq.lake.stream.options import StreamOptions
@@ -51,8 +60,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.stream.end_now()
 
     @from_one_frame
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Return the end of the next micro-batch; `start` itself if there is not enough to read."""
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None) -> dict[str, Any]:
+        """Return the end of the next micro-batch; `start` itself if there is not enough to read.
+
+        Spark 4.0 and 4.1 give neither: then it is all that there is.
+        """
+        if start is None or limit is None:
+            if self.most_rows() is not None:
+                raise UsageError(
+                    "Spark 4.0 and 4.1 do not limit micro-batches of a Python source; leave maxOffsetsPerTrigger and "
+                    "alike out, or use the source in the JVM (spark.jars)"
+                )
+            return dict(self.stream.next_end(self.stream.initial(), limits=False))
         return dict(self.stream.next_end(start, limits=not isinstance(limit, ReadAllAvailable)))
 
     @from_one_frame

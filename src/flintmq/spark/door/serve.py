@@ -142,13 +142,13 @@ def _packed(reader: Any, parts: Iterable[Any]) -> list[str]:
 
 
 def _read(connection: Connection, request: Fields) -> None:
-    from pyspark.sql.pandas.types import to_arrow_schema
+    from flintmq.spark.schema import arrow_schema
 
     reader, part = pickle.loads(base64.b64decode(request["part"]))
     connection.answer()
     rows = reader.read(part)
     try:
-        connection.rows(_first(rows, request["limit"]), to_arrow_schema(reader.wanted, timezone="UTC"))
+        connection.rows(_first(rows, request["limit"]), arrow_schema(reader.wanted))
     finally:
         rows.close()
     connection.answer()
