@@ -145,6 +145,10 @@ class BatchReader(DataSourceReader):
     @from_one_frame
     def partitions(self) -> list[InputPartition]:
         """Plan splits of similar size: two per core of this machine, at least `minPartitions`."""
+        return self.splits(self.plans())
+
+    def plans(self) -> list[tuple[Member, ScanPlan]]:
+        """Plan what is read of each store."""
         from flintmq.lake.read.members import plan_members
         from flintmq.spark.stream import lines_of
         from flintmq.store.commitlog.pushdown import narrowed
@@ -156,6 +160,9 @@ class BatchReader(DataSourceReader):
         )
         for line in lines_of(report):
             log.warning("%s", line)
+        return plans
+
+    def splits(self, plans: list[tuple[Member, ScanPlan]]) -> list[InputPartition]:
         whole = sum(plan.end - plan.begin for _, plan in plans)
         return [split for member, plan in plans for split in self._splits(member, plan, whole)]
 

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from flintmq.spark.source import Split
-
 LONGEST = 64 << 20  # bytes of a request
 SENT_AT_ONCE = 4 << 20  # bytes that wait in the socket while the JVM makes rows of those before
 Fields = dict[str, Any]
@@ -107,26 +105,20 @@ def _schema(connection: Connection, request: Fields) -> None:
 def _plan(connection: Connection, request: Fields) -> None:
     """Plan a batch read. `bytes`, `rows`: how much it is, as far as known before it is read."""
     from flintmq.spark.door.filters import comparisons
-    from flintmq.spark.source import BatchReader, Split
+    from flintmq.lake.read.splits import estimated_records
+    from flintmq.spark.source import BatchReader
 
     reader = FlintMQSource(request["options"]).reader(_columns(request))
-    if isinstance(reader, BatchReader):
-        reader.comparisons = comparisons(request["filters"])
-    parts = reader.partitions()
-    ranges = [part for part in parts if isinstance(part, Split)]
-    connection.answer(parts=_packed(reader, parts), **_size(ranges))
-
-
-def _size(splits: list[Split]) -> dict[str, int]:
-    """Return the bytes of log that a plan reads, and how many records that may be, by samples of its first split."""
-    from flintmq.lake.read.splits import estimated_records
-
-    whole = sum(split.part.end - split.part.begin for split in splits)
-    if not whole:
-        return {"bytes": 0, "rows": 0}
-    plan, part = splits[0].plan, splits[0].part
-    rows = estimated_records(plan.log, part.begin, part.end)
-    return {"bytes": whole, "rows": rows * whole // max(part.end - part.begin, 1)}
+    if not isinstance(reader, BatchReader):  # of the queues, or of a table and its stores
+        connection.answer(parts=_packed(reader, reader.partitions()), bytes=None, rows=None)
+        return
+    reader.comparisons = comparisons(request["filters"])
+    plans = reader.plans()
+    connection.answer(
+        parts=_packed(reader, reader.splits(plans)),
+        bytes=sum(plan.end - plan.begin for _, plan in plans),
+        rows=sum(estimated_records(plan.log, plan.begin, plan.end) for _, plan in plans),
+    )
 
 
 def _columns(request: Fields) -> StructType:

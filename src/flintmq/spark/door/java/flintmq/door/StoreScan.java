@@ -116,7 +116,8 @@ final class StoreScan
     }
 
     private OptionalLong estimate(String what) {
-        return streams ? OptionalLong.empty() : OptionalLong.of(Line.field(plan(), what).asLong());
+        JsonNode found = streams ? null : Line.field(plan(), what);
+        return found == null || found.isNull() ? OptionalLong.empty() : OptionalLong.of(found.asLong());
     }
 
     @Override
