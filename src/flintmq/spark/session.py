@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from flintmq.errors import MissingExtraError
+from flintmq.spark.door import JAR
 from flintmq.spark.java import use_java
 
 if TYPE_CHECKING:
@@ -68,9 +69,16 @@ def session(name: str, master: str | None = None, **conf: object) -> SparkSessio
     builder = spark_session.builder.appName(name)
     if master is not None:
         builder = builder.master(master)
-    for key, value in {**SETTINGS, **conf}.items():
+    for key, value in {**SETTINGS, **conf, **_door(conf)}.items():
         builder = builder.config(key, str(value).lower() if isinstance(value, bool) else str(value))
     return register(builder.getOrCreate())
+
+
+def _door(conf: Mapping[str, object]) -> dict[str, str]:
+    """Return the setting that adds the jar of the source in the JVM to those of the user, if it was built."""
+    if not JAR.is_file():
+        return {}
+    return {"spark.jars": ",".join(filter(None, (str(conf.get("spark.jars", "")), str(JAR))))}
 
 
 def _is_utf8(environ: Mapping[str, str]) -> bool:

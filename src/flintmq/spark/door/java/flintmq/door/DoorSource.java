@@ -12,9 +12,11 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** The source `flintmq` of Spark's planner. */
 public final class DoorSource implements TableProvider, DataSourceRegister {
+    static final String NAME = "flintmq";
+
     @Override
     public String shortName() {
-        return "flintmq";
+        return NAME;
     }
 
     @Override

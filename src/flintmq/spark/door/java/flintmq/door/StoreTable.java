@@ -4,13 +4,18 @@ import java.util.EnumSet;
 import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** The messages of the stores that the options name. */
-final class StoreTable implements SupportsRead {
+/** The messages of the stores that the options name. They are written by the sink in Python: there is one way to put. */
+final class StoreTable implements SupportsRead, SupportsWrite {
     private final StructType schema;
     private final Map<String, String> options;
 
@@ -21,7 +26,7 @@ final class StoreTable implements SupportsRead {
 
     @Override
     public String name() {
-        return "flintmq " + options.get("path");
+        return DoorSource.NAME + " " + options.get("path");
     }
 
     @Override
@@ -31,11 +36,23 @@ final class StoreTable implements SupportsRead {
 
     @Override
     public Set<TableCapability> capabilities() {
-        return EnumSet.of(TableCapability.BATCH_READ, TableCapability.MICRO_BATCH_READ);
+        return EnumSet.of(
+                TableCapability.BATCH_READ,
+                TableCapability.MICRO_BATCH_READ,
+                TableCapability.BATCH_WRITE,
+                TableCapability.STREAMING_WRITE,
+                TableCapability.TRUNCATE);
     }
 
     @Override
     public ScanBuilder newScanBuilder(CaseInsensitiveStringMap asked) {
         return new StoreScan(schema, asked.asCaseSensitiveMap());
+    }
+
+    @Override
+    public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+        PythonDataSourceV2 sink = new PythonDataSourceV2();
+        sink.setShortName(DoorSource.NAME);
+        return ((SupportsWrite) sink.getTable(schema, new Transform[0], options)).newWriteBuilder(info);
     }
 }
