@@ -162,6 +162,15 @@ class BatchReader(DataSourceReader):
             log.warning("%s", line)
         return plans
 
+    @staticmethod
+    def narrowed(plans: list[tuple[Member, ScanPlan]], limits: list[Comparison]) -> list[tuple[Member, ScanPlan]]:
+        """Return what is left of plans by comparisons that Spark applies too."""
+        from flintmq.cluster.members import only_named
+        from flintmq.lake.read.scan import narrowed_plan
+
+        wanted = set(only_named([member for member, _ in plans], limits))
+        return [(member, narrowed_plan(plan, limits)) for member, plan in plans if member in wanted]
+
     def splits(self, plans: list[tuple[Member, ScanPlan]]) -> list[InputPartition]:
         whole = sum(plan.end - plan.begin for _, plan in plans)
         return [split for member, plan in plans for split in self._splits(member, plan, whole)]

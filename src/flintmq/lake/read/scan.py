@@ -27,6 +27,7 @@ from flintmq.store.commitlog.anchor import KnownLog
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.log_end import refuse_damaged_ends
 from flintmq.store.commitlog.predicate import LEAST, MOST, Predicate
+from flintmq.store.commitlog.pushdown import Comparison, narrowed
 from flintmq.store.commitlog.records import record_at
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.snapshot import Snapshot
@@ -74,6 +75,14 @@ def plan_scan(
     options = replace(options, predicate=narrow_to(options.predicate))
     bounds = scan_bounds(snapshot.root, snapshot.log, options.predicate, end.offset)
     return ScanPlan(options, snapshot.log, *bounds, end.offset, end.last)
+
+
+def narrowed_plan(plan: ScanPlan, limits: Iterable[Comparison]) -> ScanPlan:
+    """Return the plan of the same rows, without some that comparisons exclude: whoever gave them applies them too."""
+    predicate = narrowed(plan.options.predicate, limits)
+    begin, end = scan_bounds(absolute(plan.options.path), plan.log, predicate, plan.log_end)
+    options = replace(plan.options, predicate=predicate)
+    return replace(plan, options=options, begin=max(begin, plan.begin), end=min(end, plan.end))
 
 
 def scan_range(

@@ -17,6 +17,7 @@ import base64
 import gc
 import hmac
 import json
+import logging
 import os
 import pickle
 import selectors
@@ -34,10 +35,11 @@ from flintmq.spark.source import FlintMQSource
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
-
 LONGEST = 64 << 20  # bytes of a request
 SENT_AT_ONCE = 4 << 20  # bytes that wait in the socket while the JVM makes rows of those before
 Fields = dict[str, Any]
+
+log = logging.getLogger("flintmq.spark")
 
 
 class Connection:
@@ -79,7 +81,7 @@ def serve_connection(line: socket.socket, token: str) -> None:
     if request is None:
         return
     if not hmac.compare_digest(str(request.get("token")), token):
-        connection.answer(error="flintmq.spark.door.serve: the token of the request is wrong")
+        connection.answer(kind="PermissionError", error="flintmq.spark.door.serve: the token of the request is wrong")
         return
     operations: dict[str, Callable[[Connection, Fields], None]]
     operations = {"schema": _schema, "plan": _plan, "read": _read, "stream": _stream}
@@ -87,15 +89,15 @@ def serve_connection(line: socket.socket, token: str) -> None:
 
 
 def _told(connection: Connection, act: Callable[[], None]) -> None:
-    """Do something, and answer what it raises; of what is no error of FlintMQ also the kind."""
+    """Do something, and answer what it raises."""
     try:
         act()
-    except BrokenPipeError:  # the other side wants no more
+    except (BrokenPipeError, ConnectionResetError):  # the other side wants no more
         raise
-    except FlintError as error:
-        connection.answer(error=str(error))
     except Exception as error:
-        connection.answer(error=f"{type(error).__name__}: {error}")
+        if not isinstance(error, FlintError):
+            log.exception("a request of the source in the JVM failed")
+        connection.answer(kind=type(error).__name__, error=str(error))
 
 
 def _schema(connection: Connection, request: Fields) -> None:
@@ -108,17 +110,24 @@ def _plan(connection: Connection, request: Fields) -> None:
     from flintmq.lake.read.splits import estimated_records
     from flintmq.spark.source import BatchReader
 
-    reader = FlintMQSource(request["options"]).reader(_columns(request))
+    reader = _source(request).reader(_columns(request))
     if not isinstance(reader, BatchReader):  # of the queues, or of a table and its stores
-        connection.answer(parts=_packed(reader, reader.partitions()), bytes=None, rows=None)
+        connection.answer(parts=_packed(reader, reader.partitions()), plans=None, bytes=None, rows=None)
         return
-    reader.comparisons = comparisons(request["filters"])
-    plans = reader.plans()
+    whole = request["plans"]
+    plans = pickle.loads(base64.b64decode(whole)) if whole else reader.plans()
+    wanted = reader.narrowed(plans, comparisons(request["filters"]))
     connection.answer(
-        parts=_packed(reader, reader.splits(plans)),
-        bytes=sum(plan.end - plan.begin for _, plan in plans),
-        rows=sum(estimated_records(plan.log, plan.begin, plan.end) for _, plan in plans),
+        parts=_packed(reader, reader.splits(wanted)),
+        plans=whole or base64.b64encode(pickle.dumps(plans)).decode(),
+        bytes=sum(plan.end - plan.begin for _, plan in wanted),
+        rows=sum(estimated_records(plan.log, plan.begin, plan.end) for _, plan in wanted),
     )
+
+
+def _source(request: Fields) -> FlintMQSource:
+    """Return the source; its columns are those that the query uses, whatever the option said when the schema was asked."""
+    return FlintMQSource({name: value for name, value in request["options"].items() if name.lower() != "columns"})
 
 
 def _columns(request: Fields) -> StructType:
@@ -158,7 +167,7 @@ def _first(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordB
 
 def _stream(connection: Connection, request: Fields) -> None:
     """Plan the micro-batches of one query, call by call."""
-    source, columns = FlintMQSource(request["options"]), _columns(request)
+    source, columns = _source(request), _columns(request)
     reader: Any = source.streamReader(columns)
     in_tasks: Any = source.streamReader(columns)  # without what the planner knows
     connection.answer()
@@ -213,8 +222,8 @@ def _serve_and_exit(line: socket.socket, token: str) -> None:
     try:
         serve_connection(line, token)
         code = 0
-    except (BrokenPipeError, ConnectionResetError):
-        code = 0  # the other side wants no more
+    except (BrokenPipeError, ConnectionResetError):  # the other side wants no more
+        code = 0
     finally:
         os._exit(code)
 

@@ -30,7 +30,7 @@ final class Line {
             if (length < 2 || length > LONGEST) throw new IOException("the Python side of flintmq sent a length of " + length);
             JsonNode found = PythonSide.JSON.readTree(read(length).array());
             JsonNode error = field(found, "error");
-            if (error != null) throw new IllegalArgumentException(error.asText());
+            if (error != null) throw new IllegalArgumentException(field(found, "kind").asText() + ": " + error.asText());
             return found;
         } catch (IOException error) {
             throw new UncheckedIOException(error);

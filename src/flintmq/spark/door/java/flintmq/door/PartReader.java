@@ -21,7 +21,7 @@ final class PartReader implements PartitionReader<ColumnarBatch> {
 
     private final String[] names;
     private final Line line;
-    private final BufferAllocator memory = ROOT.newChildAllocator("flintmq", 0, Long.MAX_VALUE);
+    private final BufferAllocator memory;
     private final ArrowStreamReader stream;
     private ColumnarBatch batch;
 
@@ -32,7 +32,13 @@ final class PartReader implements PartitionReader<ColumnarBatch> {
         request.put("part", part);
         request.put("limit", limit);
         line = PythonSide.get().ask(request);
-        line.answer();
+        try {
+            line.answer();
+        } catch (RuntimeException error) {
+            line.close();
+            throw error;
+        }
+        memory = ROOT.newChildAllocator("flintmq", 0, Long.MAX_VALUE);
         stream = new ArrowStreamReader(line.channel, memory);
     }
 

@@ -33,6 +33,7 @@ final class StoreScan
                 Scan,
                 SupportsReportStatistics,
                 Batch {
+    private final StoreTable table;
     private final Map<String, String> options;
     private StructType schema;
     private Predicate[] filters = new Predicate[0];
@@ -40,8 +41,9 @@ final class StoreScan
     private boolean streams; // parts are planned by StoreStream, and nobody knows how much comes
     private JsonNode plan;
 
-    StoreScan(StructType schema, Map<String, String> options) {
-        this.schema = schema;
+    StoreScan(StoreTable table, Map<String, String> options) {
+        this.table = table;
+        schema = table.schema();
         this.options = options;
     }
 
@@ -135,7 +137,7 @@ final class StoreScan
             ObjectNode request = DoorSource.request("plan", options);
             request.put("schema", schema.json());
             request.set("filters", Filters.of(filters));
-            plan = PythonSide.get().answer(request);
+            plan = table.plan(request);
         }
         return plan;
     }

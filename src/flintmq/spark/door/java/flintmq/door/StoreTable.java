@@ -1,5 +1,7 @@
 package flintmq.door;
 
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.EnumSet;
 import java.util.Map;
 import java.util.Set;
@@ -18,6 +20,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 final class StoreTable implements SupportsRead, SupportsWrite {
     private final StructType schema;
     private final Map<String, String> options;
+    private JsonNode plans; // of the stores, without filters, by the first query: later ones see the same rows
 
     StoreTable(StructType schema, Map<String, String> options) {
         this.schema = schema;
@@ -46,7 +49,15 @@ final class StoreTable implements SupportsRead, SupportsWrite {
 
     @Override
     public ScanBuilder newScanBuilder(CaseInsensitiveStringMap asked) {
-        return new StoreScan(schema, asked.asCaseSensitiveMap());
+        return new StoreScan(this, asked.asCaseSensitiveMap());
+    }
+
+    /** Plans a query of this table: `request` says what it asks for. */
+    synchronized JsonNode plan(ObjectNode request) {
+        request.set("plans", plans);
+        JsonNode plan = PythonSide.get().answer(request);
+        if (plans == null) plans = Line.field(plan, "plans");
+        return plan;
     }
 
     @Override
