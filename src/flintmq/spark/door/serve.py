@@ -175,7 +175,9 @@ def _stream(connection: Connection, request: Fields) -> None:
         "initial": lambda _: {"offset": json.dumps(reader.initialOffset())},
         "limit": lambda _: {"rows": reader.most_rows()},
         "now": lambda _: reader.prepareForTriggerAvailableNow() or {},
-        "next": lambda call: {"offset": json.dumps(reader.stream.next_end(json.loads(call["start"]), limits=call["limits"]))},
+        "next": lambda call: {
+            "offset": json.dumps(reader.stream.next_end(json.loads(call["start"]), limits=call["limits"]))
+        },
         "progress": lambda _: {"offset": json.dumps(reader.reportLatestOffset())},
         "metrics": lambda _: {"metrics": _numbers(reader.reportLatestOffset())},
         "tasks": lambda call: {
