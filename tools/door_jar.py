@@ -1,7 +1,7 @@
 """Builds the jar of the source in the JVM from src/flintmq/spark/door/java, by the compiler among PySpark's jars.
 
-`python tools/door_jar.py`. Equal sources give equal bytes: names are in order, times are none. Without Java or PySpark, or
-if a source does not compile, a line says so; FlintMQ works without the jar, by the source in Python. With
+`python tools/door_jar.py`. Equal sources give equal bytes: names are in order, times are none. Without Java or PySpark,
+or if a source does not compile, a line says so; FlintMQ works without the jar, by the source in Python. With
 FLINTMQ_MUST_COMPILE=1 that is an error.
 """
 
@@ -29,7 +29,8 @@ def compile_sources(classes: Path) -> None:
     from flintmq.spark.java import use_java
 
     use_java()
-    gateway = launch_gateway(popen_kwargs={"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL})
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    gateway = launch_gateway(popen_kwargs=quiet)  # type: ignore[no-untyped-call]
     try:
         java = gateway.jvm
         sources = sorted(SOURCES.rglob("*.java"))

@@ -49,9 +49,9 @@ class QueueReader(DataSourceReader):
     @rows_from_one_frame
     def read(self, partition: InputPartition) -> Generator[pa.RecordBatch, None, None]:
         import pyarrow as pa
-        from flintmq.spark.schema import arrow_schema
 
         from flintmq.lake.read.members import broker_members, lacked_by_all
+        from flintmq.spark.schema import arrow_schema
         from flintmq.store.commitlog.report import Report
 
         rows: list[dict[str, object]] = []

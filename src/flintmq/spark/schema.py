@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from inspect import signature
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flintmq.arrow.schema import SPARK_SCHEMA, narrow, of_many
 from flintmq.errors import UsageError
@@ -33,10 +33,10 @@ def check_schema(schema: StructType, columns: Sequence[str] | None, many: bool =
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """Return the Arrow schema that Spark expects of these columns, with times in UTC: before 4.2 there were no others."""
+    """Return the Arrow schema that Spark expects, with times in UTC: before 4.2 there were no others."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    named = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+    named: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
     return to_arrow_schema(schema, **named)
 
 

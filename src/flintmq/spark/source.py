@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from flintmq.lake.read.options import ReadOptions
     from flintmq.lake.read.scan import ScanPlan
     from flintmq.spark.part import Part
-    from flintmq.store.commitlog.predicate import Predicate
     from flintmq.store.commitlog.pushdown import Comparison
 
 log = logging.getLogger("flintmq.spark")

@@ -27,6 +27,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flintmq.errors import FlintError
@@ -106,27 +107,27 @@ def _schema(connection: Connection, request: Fields) -> None:
 
 def _plan(connection: Connection, request: Fields) -> None:
     """Plan a batch read. `bytes`, `rows`: how much it is, as far as known before it is read."""
-    from flintmq.spark.door.filters import comparisons
     from flintmq.lake.read.splits import estimated_records
+    from flintmq.spark.door.filters import comparisons
     from flintmq.spark.source import BatchReader
 
     reader = _source(request).reader(_columns(request))
     if not isinstance(reader, BatchReader):  # of the queues, or of a table and its stores
-        connection.answer(parts=_packed(reader, reader.partitions()), plans=None, bytes=None, rows=None)
+        connection.answer(parts=_parts(reader, reader.partitions()), plans=None, bytes=None, rows=None)
         return
     whole = request["plans"]
-    plans = pickle.loads(base64.b64decode(whole)) if whole else reader.plans()
+    plans = _unpacked(whole) if whole else reader.plans()
     wanted = reader.narrowed(plans, comparisons(request["filters"]))
     connection.answer(
-        parts=_packed(reader, reader.splits(wanted)),
-        plans=whole or base64.b64encode(pickle.dumps(plans)).decode(),
+        parts=_parts(reader, reader.splits(wanted)),
+        plans=whole or _packed(plans),
         bytes=sum(plan.end - plan.begin for _, plan in wanted),
         rows=sum(estimated_records(plan.log, plan.begin, plan.end) for _, plan in wanted),
     )
 
 
 def _source(request: Fields) -> FlintMQSource:
-    """Return the source; its columns are those that the query uses, whatever the option said when the schema was asked."""
+    """Return the source; the columns are those that the query uses, not those of the option."""
     return FlintMQSource({name: value for name, value in request["options"].items() if name.lower() != "columns"})
 
 
@@ -138,14 +139,24 @@ def _columns(request: Fields) -> StructType:
     return found if found.fields else StructType().add("queue_id", IntegerType())
 
 
-def _packed(reader: Any, parts: Iterable[Any]) -> list[str]:
-    return [base64.b64encode(pickle.dumps((reader, part))).decode() for part in parts]
+def _parts(reader: Any, parts: Iterable[Any]) -> list[str]:
+    """Return what a task gets, for each part: the reader and the part."""
+    return [_packed((reader, part)) for part in parts]
+
+
+def _packed(value: object) -> str:
+    return base64.b64encode(pickle.dumps(value)).decode()
+
+
+def _unpacked(packed: str) -> Any:
+    """Return what `_packed` got. Whoever has the token could run any code here anyway: it is the JVM's own process."""
+    return pickle.loads(base64.b64decode(packed))  # noqa: S301
 
 
 def _read(connection: Connection, request: Fields) -> None:
     from flintmq.spark.schema import arrow_schema
 
-    reader, part = pickle.loads(base64.b64decode(request["part"]))
+    reader, part = _unpacked(request["part"])
     connection.answer()
     rows = reader.read(part)
     try:
@@ -171,6 +182,10 @@ def _stream(connection: Connection, request: Fields) -> None:
     reader: Any = source.streamReader(columns)
     in_tasks: Any = source.streamReader(columns)  # without what the planner knows
     connection.answer()
+
+    def next_end(start: Fields, limits: bool) -> Fields:
+        return dict(reader.stream.next_end(start, limits=limits))
+
     calls: dict[str, Callable[[Fields], Fields]] = {
         "initial": lambda _: {"offset": json.dumps(reader.initialOffset())},
         "limit": lambda _: {"rows": reader.most_rows()},
@@ -181,11 +196,15 @@ def _stream(connection: Connection, request: Fields) -> None:
         "progress": lambda _: {"offset": json.dumps(reader.reportLatestOffset())},
         "metrics": lambda _: {"metrics": _numbers(reader.reportLatestOffset())},
         "tasks": lambda call: {
-            "parts": _packed(in_tasks, reader.partitions(json.loads(call["start"]), json.loads(call["end"])))
+            "parts": _parts(in_tasks, reader.partitions(json.loads(call["start"]), json.loads(call["end"])))
         },
     }
+
+    def answer(call: Fields) -> None:
+        connection.answer(**calls[call["call"]](call))
+
     while (call := connection.request()) is not None:
-        _told(connection, lambda asked=call: connection.answer(**calls[asked["call"]](asked)))
+        _told(connection, partial(answer, call))
 
 
 def _numbers(progress: Fields) -> dict[str, int]:
@@ -232,14 +251,7 @@ def _serve_and_exit(line: socket.socket, token: str) -> None:
 
 def _import_all() -> None:
     """Import what each request needs, once."""
-    import pyspark.sql.pandas.types
-
-    import flintmq.arrow.batches
-    import flintmq.lake.read.members
-    import flintmq.lake.read.scan
-    import flintmq.spark.schema
-    import flintmq.spark.stream
-    import flintmq.spark.worker  # noqa: F401
+    import pyspark.sql.pandas.types  # noqa: F401
 
     gc.collect()
     gc.freeze()
