@@ -14,6 +14,7 @@ NEWEST := .venv-newest
 OLDEST := .venv-oldest
 SITE := .venv-site
 KERNELS := $(wildcard $(foreach suffix,py pxd h,src/flintmq/kernels/*.$(suffix) src/flintmq/kernels/*/*.$(suffix)))
+DOOR := $(shell find src/flintmq/spark/door/java -type f) src/flintmq/version.py tools/door_jar.py
 SERVERS := build/object-servers
 COPY_JARS := org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies
 ARGS ?=
@@ -32,9 +33,9 @@ help: ## Print this list
 	@echo "FlintMQ: Apache RocketMQ's message store in Python. Start with: make demo, make test"
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
-install: $(VENV)/.compiled ## Make .venv with everything in it: extras, tools, Java for Spark, compiled kernels
+install: $(VENV)/.compiled $(VENV)/.jar ## Make .venv with everything in it: extras, tools, Java for Spark, compiled kernels, Spark's jar
 
-compile: $(VENV)/.compiled ## Compile the kernels that changed (install does so too)
+compile: $(VENV)/.compiled $(VENV)/.jar ## Compile the kernels that changed, and the source of Spark in the JVM (install does so too)
 
 demo: install ## The whole story: orders, a stream into Delta, kill -9, the count, Spark, a report (under three minutes)
 	$(BIN)/python -m examples.demo $(ARGS)
@@ -189,7 +190,7 @@ sanitize: install ## Run kernels built with gcc's address and undefined-behaviou
 clean: ## Remove builds, compiled kernels and caches; .venv stays
 	rm -rf build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis htmlcov .coverage
 	find src/flintmq/kernels -name '*.so' -delete
-	rm -f $(VENV)/.compiled
+	rm -f $(VENV)/.compiled $(VENV)/.jar src/flintmq/spark/door/*.jar
 	find src tests labs bench examples tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## Remove .venv too
@@ -224,4 +225,10 @@ $(SITE)/.installed: pyproject.toml | $(SITE)/bin/python
 $(VENV)/.compiled: $(VENV)/.installed $(KERNELS)
 	@echo "Compiling the kernels"
 	@$(BIN)/python setup.py --quiet build_ext --inplace
+	@touch $@
+
+# So does a jar: the source in Python is used then.
+$(VENV)/.jar: $(VENV)/.installed $(DOOR)
+	@echo "Compiling the source of Spark in the JVM"
+	@$(BIN)/python tools/door_jar.py
 	@touch $@

@@ -15,6 +15,8 @@ import warnings
 import zipfile
 from pathlib import Path
 
+from flintmq.version import OURS
+
 SOURCES = Path(__file__).resolve().parents[1] / "src/flintmq/spark/door/java"
 JAR = SOURCES.parent / "flintmq-door.jar"
 LANGUAGE = 8  # what Janino knows
@@ -42,6 +44,8 @@ def compile_sources(classes: Path) -> None:
         compiler.setTargetVersion(LANGUAGE)
         compiler.setDestinationDirectory(java.java.io.File(str(classes)), False)
         compiler.compile(files)
+    except Exception as error:
+        raise RuntimeError(str(error)) from None  # its words come from Java, while that runs
     finally:
         gateway.shutdown()
 
@@ -54,6 +58,7 @@ def pack(classes: Path, jar: Path) -> None:
     with zipfile.ZipFile(jar, "w", zipfile.ZIP_DEFLATED) as packed:
         for name in sorted(found):
             packed.writestr(zipfile.ZipInfo(name.as_posix(), NO_TIME), found[name].read_bytes())
+        packed.writestr(zipfile.ZipInfo("flintmq/door/version", NO_TIME), OURS)
 
 
 def main() -> str | None:
@@ -63,6 +68,7 @@ def main() -> str | None:
             compile_sources(Path(folder))
             pack(Path(folder), JAR)
     except Exception as error:
+        JAR.unlink(missing_ok=True)  # one of older sources is worse than none
         reason = " ".join(str(error).split())[:300]
         if os.environ.get("FLINTMQ_MUST_COMPILE", "") not in ("", "0"):
             return f"flintmq: no jar for Spark ({reason}), and FLINTMQ_MUST_COMPILE is set"

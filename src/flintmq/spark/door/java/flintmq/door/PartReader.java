@@ -6,13 +6,14 @@ import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.memory.RootAllocator;
 import org.apache.arrow.vector.VectorSchemaRoot;
 import org.apache.arrow.vector.ipc.ArrowStreamReader;
+import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.vectorized.ArrowColumnVector;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
 /**
- * Reads the rows of one task: a head, an Arrow stream, and a last message, without which the rows are not all.
+ * Reads the rows of one task: an Arrow stream, and a last message, without which the rows are not all.
  *
  * <p>Closing it early ends the Python process of this task: its next write fails.
  */
@@ -25,21 +26,12 @@ final class PartReader implements PartitionReader<ColumnarBatch> {
     private final ArrowStreamReader stream;
     private ColumnarBatch batch;
 
-    PartReader(byte[] part, String[] names, int limit) {
+    PartReader(PythonSide python, byte[] part, String[] names, ObjectNode request) {
         this.names = names;
-        ObjectNode request = PythonSide.JSON.createObjectNode();
-        request.put("op", "read");
         request.put("part", part);
-        request.put("limit", limit);
-        line = PythonSide.get().ask(request);
-        try {
-            line.answer();
-        } catch (RuntimeException error) {
-            line.close();
-            throw error;
-        }
+        line = python.ask(request);
         memory = ROOT.newChildAllocator("flintmq", 0, Long.MAX_VALUE);
-        stream = new ArrowStreamReader(line.channel, memory);
+        stream = new ArrowStreamReader(line, memory);
     }
 
     @Override
@@ -58,6 +50,11 @@ final class PartReader implements PartitionReader<ColumnarBatch> {
     @Override
     public ColumnarBatch get() {
         return batch;
+    }
+
+    @Override
+    public CustomTaskMetric[] currentMetricsValues() {
+        return new CustomTaskMetric[] {Metrics.value(new Metrics.Received(), line.received())};
     }
 
     @Override

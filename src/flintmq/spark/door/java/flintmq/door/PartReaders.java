@@ -1,5 +1,9 @@
 package flintmq.door;
 
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
@@ -11,11 +15,13 @@ final class PartReaders implements PartitionReaderFactory {
     private static final long serialVersionUID = 1L;
 
     private final String[] names;
-    private final int limit; // rows of each part that are wanted; negative for all
+    private final String request; // what the Python side is asked, without the part
+    private final String python = PythonSide.python(); // as the driver knows it
 
-    PartReaders(String[] names, int limit) {
+    /** `limit`: rows of each part that are wanted; negative for all. `sample`: see StoreScan; null for all rows. */
+    PartReaders(String[] names, int limit, ObjectNode sample) {
         this.names = names;
-        this.limit = limit;
+        request = PythonSide.JSON.createObjectNode().put("op", "read").put("limit", limit).set("sample", sample).toString();
     }
 
     @Override
@@ -30,6 +36,12 @@ final class PartReaders implements PartitionReaderFactory {
 
     @Override
     public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition part) {
-        return new PartReader(((Part) part).bytes, names, limit);
+        try {
+            ObjectNode asked = (ObjectNode) PythonSide.JSON.readTree(request);
+            asked.put("task", TaskContext.getPartitionId());
+            return new PartReader(PythonSide.get(python), ((Part) part).bytes, names, asked);
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
     }
 }

@@ -4,17 +4,20 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.BufferedReader;
+import java.io.ByteArrayOutputStream;
+import java.io.File;
 import java.io.IOException;
+import java.io.InputStream;
 import java.io.InputStreamReader;
 import java.io.OutputStream;
 import java.io.UncheckedIOException;
 import java.net.UnixDomainSocketAddress;
-import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
 import java.security.SecureRandom;
 import java.util.Arrays;
 import org.apache.spark.SparkConf;
 import org.apache.spark.SparkEnv;
+import org.apache.spark.api.python.PythonUtils;
 
 /**
  * The Python process of this JVM, which plans and scans: `python -m flintmq.spark.door.serve`.
@@ -24,6 +27,9 @@ import org.apache.spark.SparkEnv;
  */
 final class PythonSide {
     static final ObjectMapper JSON = new ObjectMapper();
+    private static final String WORD = "flintmq-door "; // before the path of the socket, in what the process prints
+    private static final int PATIENCE = 10000; // milliseconds without a sign of life until it counts as hanging
+    private static final String VERSION = version();
     private static PythonSide running;
 
     private final Process process;
@@ -31,51 +37,102 @@ final class PythonSide {
     private final UnixDomainSocketAddress address;
     private final String token;
 
-    private PythonSide() throws IOException {
+    private PythonSide(String python) throws IOException {
         byte[] secret = new byte[32];
         new SecureRandom().nextBytes(secret);
         StringBuilder hex = new StringBuilder();
         for (byte one : secret) hex.append(String.format("%02x", new Object[] {one}));
         token = hex.toString();
-        ProcessBuilder builder = new ProcessBuilder(Arrays.asList(new String[] {python(), "-m", "flintmq.spark.door.serve"}));
+        ProcessBuilder builder = new ProcessBuilder(Arrays.asList(new String[] {python, "-m", "flintmq.spark.door.serve"}));
+        String path = PythonUtils.sparkPythonPath();
+        String users = System.getenv("PYTHONPATH");
+        if (!path.isEmpty()) builder.environment().put("PYTHONPATH", users == null ? path : users + File.pathSeparator + path);
         builder.redirectError(ProcessBuilder.Redirect.INHERIT);
         process = builder.start();
         pipe = process.getOutputStream();
         pipe.write((token + "\n").getBytes(StandardCharsets.US_ASCII));
         pipe.flush();
-        BufferedReader answers = new BufferedReader(new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8));
-        String path = answers.readLine();
-        if (path == null) throw new IOException(python() + " did not start flintmq.spark.door.serve; its error is above");
-        address = UnixDomainSocketAddress.of(path);
+        address = UnixDomainSocketAddress.of(socket(python, process));
     }
 
-    /** The interpreter that Spark's own workers would be. */
-    private static String python() {
+    /** Where the process listens: it prints empty lines while it starts, and then that. */
+    private static String socket(String python, Process process) throws IOException {
+        InputStream printed = process.getInputStream();
+        ByteArrayOutputStream line = new ByteArrayOutputStream();
+        for (int waited = 0; waited < PATIENCE; ) {
+            boolean lives = process.isAlive();
+            if (printed.available() == 0) {
+                if (!lives) throw new IOException(python + " -m flintmq.spark.door.serve ended; its error is above. Is flintmq installed there?");
+                sleep();
+                waited += 20;
+                continue;
+            }
+            waited = 0;
+            int one = printed.read();
+            if (one != '\n') {
+                line.write(one);
+                continue;
+            }
+            String found = line.toString("UTF-8");
+            if (found.startsWith(WORD)) return found.substring(WORD.length());
+            line.reset();
+        }
+        process.destroyForcibly();
+        throw new IOException(python + " -m flintmq.spark.door.serve gave no sign of life for ten seconds; it was ended");
+    }
+
+    private static void sleep() throws IOException {
+        try {
+            Thread.sleep(20);
+        } catch (InterruptedException error) {
+            Thread.currentThread().interrupt();
+            throw new IOException("interrupted while flintmq.spark.door.serve started");
+        }
+    }
+
+    /** The interpreter of Spark's own workers, as the driver knows it. */
+    static String python() {
         SparkConf conf = SparkEnv.get().conf();
         String named = conf.get("spark.pyspark.python", System.getenv("PYSPARK_PYTHON"));
         return named == null ? "python3" : named;
     }
 
-    static synchronized PythonSide get() {
+    private static String version() {
+        InputStream found = PythonSide.class.getResourceAsStream("version");
         try {
-            if (running == null || !running.process.isAlive()) running = new PythonSide();
+            return new BufferedReader(new InputStreamReader(found, StandardCharsets.UTF_8)).readLine();
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
+    }
+
+    /** The process of this JVM; a new one where it has ended. `python`: the interpreter to start it with. */
+    static synchronized PythonSide get(String python) {
+        try {
+            if (running == null || !running.process.isAlive()) running = new PythonSide(python);
             return running;
         } catch (IOException error) {
             throw new UncheckedIOException(error);
         }
     }
 
-    /** Sends a request on a line of its own and reads the head of the answer; the caller closes the line. */
+    /** The process of the driver. */
+    static PythonSide get() {
+        return get(python());
+    }
+
+    /** Sends a request on a line of its own, which the caller closes. */
     Line ask(ObjectNode request) {
+        request.put("token", token);
+        request.put("version", VERSION);
+        Line line;
         try {
-            SocketChannel channel = SocketChannel.open(address);
-            request.put("token", token);
-            Line line = new Line(channel);
-            line.send(JSON.writeValueAsBytes(request));
-            return line;
+            line = new Line(address);
         } catch (IOException error) {
             throw new UncheckedIOException(error);
         }
+        line.send(request);
+        return line;
     }
 
     /** Asks, and closes the line. */

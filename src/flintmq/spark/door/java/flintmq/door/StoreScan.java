@@ -6,6 +6,8 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Map;
 import java.util.OptionalLong;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.connector.metric.CustomMetric;
+import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
@@ -14,6 +16,7 @@ import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.Statistics;
 import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
+import org.apache.spark.sql.connector.read.SupportsPushDownTableSample;
 import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
@@ -30,6 +33,7 @@ final class StoreScan
                 SupportsPushDownRequiredColumns,
                 SupportsPushDownV2Filters,
                 SupportsPushDownLimit,
+                SupportsPushDownTableSample,
                 Scan,
                 SupportsReportStatistics,
                 Batch {
@@ -38,6 +42,7 @@ final class StoreScan
     private StructType schema;
     private Predicate[] filters = new Predicate[0];
     private int limit = -1;
+    private ObjectNode sample; // rows whose random number, of a row of them for each task, is from `lower` to below `upper`
     private boolean streams; // parts are planned by StoreStream, and nobody knows how much comes
     private JsonNode plan;
 
@@ -75,6 +80,27 @@ final class StoreScan
     }
 
     @Override
+    public boolean pushTableSample(double lower, double upper, boolean withReplacement, long seed) {
+        if (withReplacement) return false;
+        sample = PythonSide.JSON.createObjectNode().put("lower", lower).put("upper", upper).put("seed", seed);
+        return true;
+    }
+
+    @Override
+    public CustomMetric[] supportedCustomMetrics() {
+        return Metrics.all();
+    }
+
+    @Override
+    public CustomTaskMetric[] reportDriverMetrics() {
+        if (!estimate("bytes").isPresent()) return new CustomTaskMetric[0];
+        return new CustomTaskMetric[] {
+            Metrics.value(new Metrics.LogRead(), estimate("bytes").getAsLong()),
+            Metrics.value(new Metrics.LogLeftOut(), estimate("left_out").getAsLong())
+        };
+    }
+
+    @Override
     public Scan build() {
         return this;
     }
@@ -86,7 +112,7 @@ final class StoreScan
 
     @Override
     public String description() {
-        return "flintmq " + options.get("path") + " " + Filters.of(filters) + (limit < 0 ? "" : ", limit " + limit);
+        return table.name() + " " + Filters.of(filters) + (limit < 0 ? "" : ", limit " + limit) + (sample == null ? "" : ", sample " + sample);
     }
 
     @Override
@@ -129,7 +155,7 @@ final class StoreScan
 
     @Override
     public PartitionReaderFactory createReaderFactory() {
-        return new PartReaders(schema.fieldNames(), limit);
+        return new PartReaders(schema.fieldNames(), limit, sample);
     }
 
     private synchronized JsonNode plan() {

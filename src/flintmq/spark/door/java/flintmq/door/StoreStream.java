@@ -2,8 +2,6 @@ package flintmq.door;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
-import java.io.IOException;
-import java.io.UncheckedIOException;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.Map;
@@ -108,7 +106,7 @@ final class StoreStream implements MicroBatchStream, SupportsAdmissionControl, S
 
     @Override
     public PartitionReaderFactory createReaderFactory() {
-        return new PartReaders(schema.fieldNames(), -1);
+        return new PartReaders(schema.fieldNames(), -1, null);
     }
 
     /** Nothing: Spark's checkpoint records the progress. */
@@ -132,14 +130,15 @@ final class StoreStream implements MicroBatchStream, SupportsAdmissionControl, S
         if (line == null) {
             ObjectNode first = DoorSource.request("stream", options);
             first.put("schema", schema.json());
-            line = PythonSide.get().ask(first);
-            line.answer();
+            Line opened = PythonSide.get().ask(first);
+            try {
+                opened.answer();
+                line = opened;
+            } finally {
+                if (line == null) opened.close();
+            }
         }
-        try {
-            line.send(PythonSide.JSON.writeValueAsBytes(request));
-        } catch (IOException error) {
-            throw new UncheckedIOException(error);
-        }
+        line.send(request);
         return line.answer();
     }
 

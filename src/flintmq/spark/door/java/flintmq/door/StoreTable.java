@@ -29,7 +29,8 @@ final class StoreTable implements SupportsRead, SupportsWrite {
 
     @Override
     public String name() {
-        return DoorSource.NAME + " " + options.get("path");
+        String path = (String) options.get("path");
+        return path == null ? DoorSource.NAME : DoorSource.NAME + " " + path;
     }
 
     @Override

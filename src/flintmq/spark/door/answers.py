@@ -1,0 +1,230 @@
+"""Answers what the source in the JVM asks: schemas, plans, rows, and the calls of a stream.
+
+A request has `token`, `version` and `op`. `read` is answered by an Arrow stream and a last message, without which the
+rows are not all. `stream` is followed by calls, for the whole life of a query. What goes wrong is answered by its kind
+and its words.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import json
+import logging
+import pickle
+import platform
+import socket
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyspark.sql.pandas.types  # noqa: F401
+
+from flintmq.errors import FlintError
+from flintmq.lake.read.splits import estimated_records
+from flintmq.spark.door.connection import Connection, Fields
+from flintmq.spark.door.filters import comparisons
+from flintmq.spark.schema import arrow_schema
+from flintmq.spark.source import BatchReader, FlintMQSource
+from flintmq.version import OURS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from flintmq.cluster.member import Member
+    from flintmq.lake.read.scan import ScanPlan
+
+    Calls = dict[str, Callable[[Fields], Fields]]
+
+log = logging.getLogger("flintmq.spark")
+
+
+def serve_connection(line: socket.socket, token: str) -> None:
+    """Answer what one connection asks."""
+    connection = Connection(line)
+    request = connection.request()
+    if request is None:
+        return
+    refusal = _refusal(request, token)
+    if refusal is not None:
+        connection.answer(kind="PermissionError", error=f"flintmq.spark.door.serve: {refusal}")
+        return
+    if request["op"] == "stream":
+        _serve_stream(connection, request)
+    else:
+        operation = {"schema": _schema, "plan": _plan, "read": _read}[request["op"]]
+        _told(connection, partial(operation, connection, request))
+
+
+def _refusal(request: Fields, token: str) -> str | None:
+    """Return why a request is not answered."""
+    if not hmac.compare_digest(str(request.get("token")).encode(), token.encode()):
+        return "the token of the request is wrong"
+    if request.get("version") != OURS:
+        return (
+            f"the driver has flintmq {request.get('version')}, and {sys.executable} on {platform.node()} has "
+            f"{OURS}; install the same version on both"
+        )
+    return None
+
+
+def _told(connection: Connection, act: Callable[[], None]) -> None:
+    """Do something, and answer what it raises."""
+    try:
+        with connection.working():
+            act()
+    except (BrokenPipeError, ConnectionResetError):  # the other side wants no more
+        raise
+    except Exception as error:
+        if not isinstance(error, FlintError):
+            log.exception("a request of the source in the JVM failed")
+        connection.answer(kind=type(error).__name__, error=str(error))
+
+
+def _schema(connection: Connection, request: Fields) -> None:
+    connection.answer(schema=FlintMQSource(request["options"]).schema().json())
+
+
+def _plan(connection: Connection, request: Fields) -> None:
+    """Plan a batch read.
+
+    `plans` of the first query of a table are given to the others, which then see the same rows. `bytes`, `rows`: how
+    much it is, as far as known before it is read.
+    """
+    reader, whole = _source(request).reader(_columns(request)), request["plans"]
+    if not isinstance(reader, BatchReader):  # of the queues, or of a table and its stores
+        parts = _unpacked(whole) if whole else reader.partitions()
+        connection.answer(parts=_parts(reader, parts), plans=whole or _packed(parts))
+        return
+    plans = _unpacked(whole) if whole else reader.plans()
+    wanted = reader.narrowed(plans, comparisons(request["filters"]))
+    connection.answer(
+        parts=_parts(reader, reader.splits(wanted)),
+        plans=whole or _packed(plans),
+        bytes=(left := _bytes(wanted)),
+        left_out=_bytes(plans) - left,
+        rows=sum(estimated_records(plan.log, plan.begin, plan.end) for _, plan in wanted),
+    )
+
+
+def _bytes(plans: list[tuple[Member, ScanPlan]]) -> int:
+    return sum(plan.end - plan.begin for _, plan in plans)
+
+
+def _source(request: Fields) -> FlintMQSource:
+    """Return the source; the columns are those that the query uses, not those of the option."""
+    return FlintMQSource({name: value for name, value in request["options"].items() if name.lower() != "columns"})
+
+
+def _columns(request: Fields) -> StructType:
+    """Return the columns that a query uses: one where it only counts rows."""
+    from pyspark.sql.types import StructType
+
+    found = StructType.fromJson(json.loads(request["schema"]))
+    if found.fields:
+        return found
+    every = FlintMQSource(request["options"]).schema().fields
+    return StructType([next((one for one in every if one.dataType.typeName() == "integer"), every[0])])
+
+
+def _parts(reader: Any, parts: Iterable[Any]) -> list[str]:
+    """Return what a task gets, for each part: the reader and the part."""
+    return [_packed((reader, part)) for part in parts]
+
+
+def _packed(value: object) -> str:
+    return base64.b64encode(pickle.dumps(value)).decode()
+
+
+def _unpacked(packed: str) -> Any:
+    """Return what `_packed` got. Whoever has the token could run any code here anyway: it is the JVM's own process."""
+    return pickle.loads(base64.b64decode(packed))  # noqa: S301
+
+
+def _read(connection: Connection, request: Fields) -> None:
+    reader, part = _unpacked(request["part"])
+    rows = reader.read(part)
+    try:
+        wanted = _first(_sampled(rows, request["sample"], request["task"]), request["limit"])
+        connection.rows(wanted, arrow_schema(reader.wanted))
+    finally:
+        rows.close()
+    connection.answer()
+
+
+def _sampled(batches: Iterable[pa.RecordBatch], sample: Fields | None, task: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows whose random number is within the bounds of a sample: the same ones each time a task runs."""
+    if sample is None:
+        yield from batches
+        return
+    import numpy as np
+    import pyarrow as pa
+
+    random = np.random.default_rng([sample["seed"] % 2**64, task])
+    for batch in batches:
+        drawn = random.random(batch.num_rows)
+        yield batch.filter(pa.array((drawn >= sample["lower"]) & (drawn < sample["upper"])))
+
+
+def _first(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+    """Yield the first rows; all for a negative limit."""
+    for batch in batches:
+        yield batch if limit < 0 else batch.slice(0, limit)
+        if limit >= 0:
+            limit -= min(limit, batch.num_rows)
+            if not limit:
+                return
+
+
+def _serve_stream(connection: Connection, request: Fields) -> None:
+    """Plan the micro-batches of one query, call by call, until the other side hangs up."""
+    calls: Calls = {}
+
+    def opened() -> None:
+        calls.update(_calls_of(request))
+        connection.answer()
+
+    def answered(call: Fields) -> None:
+        connection.answer(**calls[call["call"]](call))
+
+    _told(connection, opened)
+    while calls and (call := connection.request()) is not None:
+        _told(connection, partial(answered, call))
+
+
+def _calls_of(request: Fields) -> Calls:
+    source, columns = _source(request), _columns(request)
+    reader: Any = source.streamReader(columns)
+    in_tasks: Any = source.streamReader(columns)  # without what the planner knows
+
+    def next_offset(call: Fields) -> Fields:
+        return _offset(reader.stream.next_end(json.loads(call["start"]), limits=call["limits"]))
+
+    def tasks(call: Fields) -> Fields:
+        return {"parts": _parts(in_tasks, reader.partitions(json.loads(call["start"]), json.loads(call["end"])))}
+
+    def end_now(_: Fields) -> Fields:
+        reader.prepareForTriggerAvailableNow()
+        return {}
+
+    return {
+        "initial": lambda _: _offset(reader.initialOffset()),
+        "limit": lambda _: {"rows": reader.most_rows()},
+        "now": end_now,
+        "next": next_offset,
+        "progress": lambda _: _offset(reader.reportLatestOffset()),
+        "metrics": lambda _: {"metrics": _numbers(reader.reportLatestOffset())},
+        "tasks": tasks,
+    }
+
+
+def _offset(offset: Fields) -> Fields:
+    """Return an offset as the text that the source in Python has: either continues a checkpoint of the other."""
+    return {"offset": json.dumps(dict(offset))}
+
+
+def _numbers(progress: Fields) -> dict[str, int]:
+    """Return what progress says in numbers, without the offsets of queues."""
+    return {name: value for name, value in progress.items() if isinstance(value, int) and "/" not in name}
