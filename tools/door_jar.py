@@ -58,7 +58,7 @@ def pack(classes: Path, jar: Path) -> None:
     with zipfile.ZipFile(jar, "w", zipfile.ZIP_DEFLATED) as packed:
         for name in sorted(found):
             packed.writestr(zipfile.ZipInfo(name.as_posix(), NO_TIME), found[name].read_bytes())
-        packed.writestr(zipfile.ZipInfo("flintmq/door/version", NO_TIME), OURS)
+        packed.writestr(zipfile.ZipInfo("flintmq/spark/version", NO_TIME), OURS)
 
 
 def main() -> str | None:

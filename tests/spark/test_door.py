@@ -6,6 +6,8 @@ import re
 import signal
 import socket
 import struct
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import flintmq
 from flintmq.spark.door import JAR
 from flintmq.spark.source import FlintMQSource
 from flintmq.testing import write_store
@@ -145,7 +148,7 @@ def answer_of(request: dict[str, object]) -> dict[str, object]:
 @pytest.mark.parametrize("token", [None, "", "0" * 64])
 def test_a_wrong_token_is_refused(spark, store, token):
     spark.read.format("flintmq").load(store).count()
-    request = {"op": "schema", "options": {"path": store}, "token": token}
+    request = {"op": "schema", "options": {"path": store}, "token": token, "version": flintmq.__version__}
     assert answer_of(request)["kind"] == "PermissionError"
 
 
@@ -169,3 +172,115 @@ def test_a_python_side_that_was_killed_is_started_again(spark, store):
         time.sleep(0.05)
     assert spark.read.format("flintmq").load(store).count() == MESSAGES
     assert not set(before) & set(serving())
+
+
+def test_a_sample_is_drawn_by_the_python_side(spark, store):
+    frame = spark.read.format("flintmq").load(store).sample(fraction=0.25, seed=3)
+    found = [row.physical_offset for row in frame.select("physical_offset").collect()]
+    assert "sample" in plan_of(frame)
+    assert 0.2 * MESSAGES < len(found) < 0.3 * MESSAGES
+    assert found == [row.physical_offset for row in frame.select("physical_offset").collect()], "the same each time"
+    other = spark.read.format("flintmq").load(store).sample(fraction=0.25, seed=4)
+    assert found != [row.physical_offset for row in other.select("physical_offset").collect()]
+
+
+def test_spark_shows_how_much_is_read(spark, store):
+    """The metrics of the scan: what of the log the plan has, and what the filters left out."""
+    frame = spark.read.format("flintmq").load(store).where("store_timestamp < timestamp'1970-01-02 00:00:00Z'")
+    assert frame.count() == 0
+    metrics = scan_of(frame).metrics()
+    assert {name for name in ("logRead", "logLeftOut", "received") if metrics.contains(name)} == {
+        "logRead", "logLeftOut", "received",
+    }  # fmt: skip
+
+
+def scan_of(frame: Any) -> Any:
+    plan = frame._jdf.queryExecution().executedPlan()
+    while plan.children().nonEmpty():
+        plan = plan.children().head()
+    return plan
+
+
+def fake_python(folder: Path, program: str) -> str:
+    """A Python side that does something wrong, in the place of the true one."""
+    python = folder / "python"
+    python.write_text(f"#!{sys.executable}\n{program}")
+    python.chmod(0o755)
+    return str(python)
+
+
+HEAD = """
+import socket, sys, tempfile
+sys.stdin.readline()
+path = tempfile.mkdtemp() + "/door"
+door = socket.socket(socket.AF_UNIX); door.bind(path); door.listen(8)
+print("flintmq-door " + path, flush=True)
+"""
+WRONG = {
+    "does not start": ("raise SystemExit('no such module')", "ended; its error is above"),
+    "never says where it listens": ("import sys; sys.stdin.read()", "no sign of life for ten seconds"),
+    "never answers": (HEAD + "sys.stdin.read()", "silent for ten seconds"),
+    "hangs up": (HEAD + "door.accept()[0].recv(1 << 16); sys.stdin.read()", "ended before its answer was complete"),
+    "sends garbage": (HEAD + "line = door.accept()[0]; line.sendall(b'HTTP/1.1 400'); sys.stdin.read()", "no message"),
+    "sends no JSON": (
+        HEAD + "line = door.accept()[0]; line.sendall(bytes([0, 0, 0, 5]) + b'hello'); sys.stdin.read()",
+        "hello",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", list(WRONG))
+def test_a_python_side_that_fails_is_named_within_seconds(tmp_path, store, wrong):
+    """In a session of its own, whose Python is a fake."""
+    program, said = WRONG[wrong]
+    settings = {"spark.pyspark.python": fake_python(tmp_path, program), "spark.log.level": "OFF"}
+    job = f"""
+import time, flintmq.spark
+spark = flintmq.spark.session("fake", "local[1]", **{settings!r})
+began = time.monotonic()
+try:
+    spark.read.format("flintmq").load({store!r}).count()
+except Exception as error:
+    print("SAID", str(error).replace(chr(10), " "))
+print("TOOK", time.monotonic() - began)
+"""
+    done = subprocess.run([sys.executable, "-c", job], capture_output=True, text=True, timeout=120)
+    (heard,) = re.findall("SAID (.*)", done.stdout)
+    assert said in heard, done.stderr[-2000:]
+    assert float(re.findall("TOOK (.*)", done.stdout)[0]) < 25
+
+
+def test_another_version_on_an_executor_is_refused_by_name(spark, store, monkeypatch):
+    import io
+
+    from flintmq.spark.door.answers import serve_connection
+
+    ours, theirs = socket.socketpair()
+    data = json.dumps({"op": "schema", "options": {"path": store}, "token": "t", "version": "0.1.0"}).encode()
+    ours.sendall(struct.pack(">i", len(data)) + data)
+    serve_connection(theirs, "t")
+    theirs.close()
+    with io.BytesIO(ours.recv(1 << 16)) as answers:
+        found = json.loads(answers.read()[4:])
+    assert "the driver has flintmq 0.1.0" in found["error"] and flintmq.__version__ in found["error"]
+
+
+def test_directories_of_killed_ones_are_removed_by_the_next(tmp_path, monkeypatch):
+    import fcntl
+    import tempfile
+
+    from flintmq.spark.door import serve
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left, held = tmp_path / "flintmq-spark-left", tmp_path / "flintmq-spark-held"
+    for folder in (left, held):
+        folder.mkdir()
+        (folder / "door").touch()
+    handle = os.open(held, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    serve._remove_left_ones()
+    assert not left.exists() and held.exists()
+    os.close(handle)
+    own = serve._own_folder()
+    serve._remove_left_ones()
+    assert own.is_dir() and not held.exists()

@@ -23,6 +23,7 @@ import pyspark.sql.pandas.types  # noqa: F401
 
 from flintmq.errors import FlintError
 from flintmq.lake.read.splits import estimated_records
+from flintmq.spark.door.catalog import Catalog
 from flintmq.spark.door.connection import Connection, Fields
 from flintmq.spark.door.filters import comparisons
 from flintmq.spark.schema import arrow_schema
@@ -54,7 +55,7 @@ def serve_connection(line: socket.socket, token: str) -> None:
     if request["op"] == "stream":
         _serve_stream(connection, request)
     else:
-        operation = {"schema": _schema, "plan": _plan, "read": _read}[request["op"]]
+        operation = OPERATIONS[request["op"]]
         _told(connection, partial(operation, connection, request))
 
 
@@ -107,6 +108,15 @@ def _plan(connection: Connection, request: Fields) -> None:
         left_out=_bytes(plans) - left,
         rows=sum(estimated_records(plan.log, plan.begin, plan.end) for _, plan in wanted),
     )
+
+
+def _contents(connection: Connection, request: Fields) -> None:
+    connection.answer(**Catalog(request["options"]).contents(tuple(request["namespace"])))
+
+
+def _table(connection: Connection, request: Fields) -> None:
+    found = Catalog(request["options"]).table(tuple(request["namespace"]), request["table"], request.get("until"))
+    connection.answer(**found)
 
 
 def _bytes(plans: list[tuple[Member, ScanPlan]]) -> int:
@@ -228,3 +238,6 @@ def _offset(offset: Fields) -> Fields:
 def _numbers(progress: Fields) -> dict[str, int]:
     """Return what progress says in numbers, without the offsets of queues."""
     return {name: value for name, value in progress.items() if isinstance(value, int) and "/" not in name}
+
+
+OPERATIONS = {"schema": _schema, "plan": _plan, "read": _read, "contents": _contents, "table": _table}

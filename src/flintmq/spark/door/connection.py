@@ -2,7 +2,7 @@
 
 What is sent has a head of four bytes, a signed number: above zero, the length of a JSON text; below, that of a piece of
 an Arrow stream; zero means "I live". The Python side says so each second while it works, so that one which hangs is
-told from one which reads much. `java/flintmq/door/Line.java` is the other end.
+told from one which reads much. `java/flintmq/spark/Line.java` is the other end.
 """
 
 from __future__ import annotations

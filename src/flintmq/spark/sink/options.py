@@ -15,6 +15,7 @@ from flintmq.storage.files.store_url import local_only, outside_store
 
 NAMES = {
     "path": "the store's directory; created if it does not exist",
+    "topic": "the topic of all rows; one that names another is refused",
     "queryId": "name of the query, whose batches are each put once. A stream's is its checkpoint's id",
     "batchId": "batch: number of the query's batch; rising numbers",
     "badRowsPath": "a directory for rows that make no message; without it such a row ends the query",
@@ -43,6 +44,7 @@ class SinkOptions:
     checkpoint: str = ""  # the option checkpointLocation as given; empty for none
     bad_rows: str = ""  # directory for rows that make no message, absolute; empty: such a row is an error
     unique_keys: bool = True  # rows without a unique key get one when they are staged
+    topic: str | None = None  # of all rows
 
     @classmethod
     def parse(cls, options: Mapping[str, str], stream: bool) -> SinkOptions:
@@ -67,6 +69,7 @@ class SinkOptions:
             given.get("checkpointLocation", ""),
             _bad_rows(given["badRowsPath"], path) if given.get("badRowsPath") else "",
             flag(given, "uniqueKeys", True),
+            given.get("topic") or None,
         )
 
 

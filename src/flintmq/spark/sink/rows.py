@@ -43,8 +43,8 @@ BadRows = list[tuple[int, str]]
 """Numbers of rows that make no message, with the reasons."""
 
 
-def check_columns(schema: StructType) -> None:
-    """Raise UsageError unless a DataFrame of this schema can be written."""
+def check_columns(schema: StructType, topic: str | None = None) -> None:
+    """Raise UsageError unless a DataFrame of this schema can be written. `topic`: the option, that of all rows."""
     from flintmq.spark.schema import spark_schema
 
     ours = {field.name: field.dataType.simpleString() for field in spark_schema().fields}
@@ -56,7 +56,7 @@ def check_columns(schema: StructType) -> None:
             raise UsageError(f"column {short(field.name)} is not one of: {', '.join(ours)}; leave it out")
         if found != right and not (field.name == "body" and found == "string"):
             raise UsageError(f"column {field.name} is of type {found}, not {right}; cast it")
-    missing = [name for name in REQUIRED if name not in schema.fieldNames()]
+    missing = [name for name in REQUIRED if name not in schema.fieldNames() and not (name == "topic" and topic)]
     if missing:
         raise UsageError(f"there is no column {' and '.join(missing)}; every message has a topic and a body")
 
@@ -70,15 +70,24 @@ def named(batch: pa.RecordBatch, row: int, which: str) -> str:
     return f"{which}, topic {'null' if topic is None else short(topic)}, queue {value.get('queue_id') or 0}"
 
 
+def of_topic(batch: pa.RecordBatch, topic: str) -> pa.RecordBatch:
+    """Return the rows with this topic where they name none."""
+    if "topic" not in batch.schema.names:
+        return batch.append_column("topic", pa.repeat(topic, batch.num_rows))
+    number = batch.schema.get_field_index("topic")
+    return batch.set_column(number, "topic", batch.column(number).fill_null(topic))
+
+
 def judge(
     batch: pa.RecordBatch,
     config: StoreConfig,
     inner_topics: Collection[str] = (),
     unique: UniqueKeys | None = None,
+    topic: str | None = None,
 ) -> tuple[pa.RecordBatch, BadRows]:
     """Separate the rows that make messages, with all columns of SPARK_SCHEMA, from the others.
 
-    `unique`: gives rows without a unique key one; None: they have none.
+    `unique`: gives rows without a unique key one; None: they have none. `topic`: the only one that rows may have.
     """
     maps = _properties(batch)
     if unique is not None:
@@ -86,6 +95,9 @@ def judge(
         for pairs, key in zip(without, unique.take(len(without)), strict=True):
             pairs[names.UNIQ_KEY] = key
     bad = dict(_without_a_store(batch, maps))
+    if topic is not None:
+        elsewhere = enumerate(batch.column("topic").to_pylist())
+        bad |= {row: f"its topic is not {short(topic)}" for row, name in elsewhere if name not in (None, topic)}
     good = [row for row in range(batch.num_rows) if row not in bad]
     filled = _filled(batch, maps, good)
     refused = [why_refused(message, config, inner_topics) or _timer(message) for message in messages_of(filled)]

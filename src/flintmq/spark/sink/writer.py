@@ -18,7 +18,7 @@ from flintmq.spark.jobs.replay.refusals import batches_of, target_config
 from flintmq.spark.sink.commit import BadFile, checked_by, commit, discard, stage
 from flintmq.spark.sink.options import SinkOptions
 from flintmq.spark.sink.query import id_in, tag
-from flintmq.spark.sink.rows import WAYS, as_json, check_columns, judge, named
+from flintmq.spark.sink.rows import WAYS, as_json, check_columns, judge, named, of_topic
 from flintmq.spark.worker import freeze_once
 from flintmq.storage.files.filesystem import REAL
 from flintmq.store.append.unique_keys import UniqueKeys
@@ -66,7 +66,9 @@ class _Writer:
             for batch in iterator:
                 if not batch.num_rows:
                     continue
-                filled, bad = judge(batch, config, inner, unique)
+                if options.topic is not None:
+                    batch = of_topic(batch, options.topic)
+                filled, bad = judge(batch, config, inner, unique, options.topic)
                 for row, why in bad:
                     if not options.bad_rows:
                         raise UsageError(f"{named(batch, row, f'row {first + row}{part}')}: {why}; {WAYS}")
@@ -110,12 +112,14 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):  # type: ignore[misc]
 def writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
     if overwrite:
         raise UsageError('mode("overwrite") would delete a store\'s messages; use mode("append"), or a new directory')
-    check_columns(schema)
-    return BatchWriter(SinkOptions.parse(options, stream=False))
+    given = SinkOptions.parse(options, stream=False)
+    check_columns(schema, given.topic)
+    return BatchWriter(given)
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
     if overwrite:
         raise UsageError('outputMode("complete") would write all rows again each time; use outputMode("append")')
-    check_columns(schema)
-    return StreamWriter(SinkOptions.parse(options, stream=True))
+    given = SinkOptions.parse(options, stream=True)
+    check_columns(schema, given.topic)
+    return StreamWriter(given)

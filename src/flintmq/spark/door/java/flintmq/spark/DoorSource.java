@@ -1,6 +1,7 @@
-package flintmq.door;
+package flintmq.spark;
 
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.HashMap;
 import java.util.Map;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableProvider;
@@ -32,7 +33,9 @@ public final class DoorSource implements TableProvider, DataSourceRegister {
 
     @Override
     public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> options) {
-        return new StoreTable(schema, options);
+        String path = new CaseInsensitiveStringMap(options).get("path");
+        String name = path == null ? NAME : NAME + " " + path;
+        return new StoreTable(name, schema, options, new HashMap<String, String>(), options);
     }
 
     static ObjectNode request(String what, Map<String, String> options) {

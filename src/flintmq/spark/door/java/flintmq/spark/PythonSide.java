@@ -1,4 +1,4 @@
-package flintmq.door;
+package flintmq.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
@@ -15,6 +15,7 @@ import java.net.UnixDomainSocketAddress;
 import java.nio.charset.StandardCharsets;
 import java.security.SecureRandom;
 import java.util.Arrays;
+import java.util.concurrent.TimeUnit;
 import org.apache.spark.SparkConf;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.api.python.PythonUtils;
@@ -52,7 +53,31 @@ final class PythonSide {
         pipe = process.getOutputStream();
         pipe.write((token + "\n").getBytes(StandardCharsets.US_ASCII));
         pipe.flush();
+        Runtime.getRuntime().addShutdownHook(new Thread() {
+            @Override
+            public void run() {
+                close();
+            }
+        });
         address = UnixDomainSocketAddress.of(socket(python, process));
+    }
+
+    /** Lets the process end, as it does when its pipe does; one that hangs is killed. */
+    private void close() {
+        try {
+            pipe.close();
+            process.waitFor(2, TimeUnit.SECONDS);
+        } catch (IOException error) {
+            // It has ended before.
+        } catch (InterruptedException error) {
+            Thread.currentThread().interrupt();
+        }
+        end();
+    }
+
+    /** Ends the process; its forks end with their lines. */
+    void end() {
+        process.destroyForcibly();
     }
 
     /** Where the process listens: it prints empty lines while it starts, and then that. */
@@ -127,7 +152,7 @@ final class PythonSide {
         request.put("version", VERSION);
         Line line;
         try {
-            line = new Line(address);
+            line = new Line(this, address);
         } catch (IOException error) {
             throw new UncheckedIOException(error);
         }

@@ -1,4 +1,4 @@
-package flintmq.door;
+package flintmq.spark;
 
 import org.apache.spark.sql.connector.metric.CustomMetric;
 import org.apache.spark.sql.connector.metric.CustomSumMetric;

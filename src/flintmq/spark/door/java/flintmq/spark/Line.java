@@ -1,4 +1,4 @@
-package flintmq.door;
+package flintmq.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import java.io.EOFException;
@@ -24,13 +24,15 @@ final class Line implements ReadableByteChannel {
     private static final int TICK = 500; // milliseconds
     private static final int SILENT_TICKS = 20; // ticks are counted, not time: a machine that slept was not silent
 
+    private final PythonSide python;
     private final Selector selector;
     private final SocketChannel channel;
     private final SelectionKey key;
     private int left; // bytes of the piece of the Arrow stream that are not read yet
     private long received; // bytes of the Arrow stream
 
-    Line(SocketAddress address) throws IOException {
+    Line(PythonSide python, SocketAddress address) throws IOException {
+        this.python = python;
         channel = SocketChannel.open(address);
         selector = Selector.open();
         channel.configureBlocking(false);
@@ -46,7 +48,7 @@ final class Line implements ReadableByteChannel {
                 if (channel.write(buffer) == 0) await(SelectionKey.OP_WRITE);
             }
         } catch (IOException error) {
-            throw new UncheckedIOException(error);
+            throw new UncheckedIOException(new IOException("the Python side of flintmq takes no request: " + error.getMessage(), error));
         }
     }
 
@@ -125,7 +127,9 @@ final class Line implements ReadableByteChannel {
             TaskContext task = TaskContext.get();
             if (task != null) task.killTaskIfInterrupted();
             if (Thread.currentThread().isInterrupted()) throw new IOException("interrupted while the Python side of flintmq worked");
-            if (++ticks == SILENT_TICKS) throw new IOException("the Python side of flintmq has been silent for ten seconds: it hangs");
+            if (++ticks < SILENT_TICKS) continue;
+            python.end();
+            throw new IOException("the Python side of flintmq has been silent for ten seconds: it hangs, and was ended; the next query starts another");
         }
         selector.selectedKeys().clear();
     }

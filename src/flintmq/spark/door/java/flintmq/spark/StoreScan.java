@@ -1,4 +1,4 @@
-package flintmq.door;
+package flintmq.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
@@ -163,7 +163,7 @@ final class StoreScan
             ObjectNode request = DoorSource.request("plan", options);
             request.put("schema", schema.json());
             request.set("filters", Filters.of(filters));
-            plan = table.plan(request);
+            plan = table.plan(options, request);
         }
         return plan;
     }

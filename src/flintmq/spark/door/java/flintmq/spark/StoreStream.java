@@ -1,4 +1,4 @@
-package flintmq.door;
+package flintmq.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;

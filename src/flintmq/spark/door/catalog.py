@@ -1,0 +1,115 @@
+"""Names stores and topics for Spark's catalog (`java/flintmq/spark/Catalog.java`).
+
+    spark.sql.catalog.mq               flintmq.spark.Catalog
+    spark.sql.catalog.mq.path          /data/store                  mq.Orders
+    spark.sql.catalog.mq.stores.shop   /data/shop/cluster.toml      mq.shop.Orders
+    spark.sql.catalog.mq.failOnDataLoss  false                      an option of each read
+    spark.sql.catalog.mq.writable      true                         INSERT INTO puts; without it nothing does
+
+A store, several by a pattern, or a manifest is a namespace; its topics are tables. Below a topic are its metadata
+tables: `mq.shop.Orders.queues`. What there is is looked up each time: a new topic is there at the next query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flintmq.cluster.member import Member
+from flintmq.errors import UsageError
+from flintmq.lake.read.members import broker_members, of_each
+from flintmq.lake.read.option_text import flag
+from flintmq.lake.read.options import ReadOptions
+from flintmq.spark.source import FlintMQSource
+from flintmq.storage.files.store_url import absolute
+from flintmq.store.commitlog.report import Report
+from flintmq.store.commitlog.snapshot import Snapshot
+from flintmq.store.read.queue_lookup import QueueLookup
+
+STORES = "stores."
+OWN = ("path", "writable")
+METADATA = {"queues": {"view": "queues"}}
+"""Name of a table below a topic -> the options that read it."""
+HINT = (
+    "spark.sql.catalog.NAME.path=STORE, or spark.sql.catalog.NAME.stores.SHOP=STORE for mq.SHOP.TOPIC; STORE is a "
+    "directory, a URL, a pattern of several stores, or a manifest"
+)
+Namespace = tuple[str, ...]
+
+
+class Catalog:
+    """What the settings of a catalog name. `options`: those settings, without their prefix."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self.stores: dict[Namespace, str] = {
+            (name.removeprefix(STORES),): path for name, path in options.items() if name.startswith(STORES)
+        }
+        if "path" in options:
+            self.stores[()] = options["path"]
+        if not self.stores:
+            raise UsageError(f"the catalog has no store; give it one: {HINT}")
+        self.common = {  # options of each read
+            name: value for name, value in options.items() if name not in OWN and not name.startswith(STORES)
+        }
+        self.writable = flag(options, "writable", False)
+
+    def contents(self, namespace: Namespace) -> dict[str, Any]:
+        """Return the namespaces and tables within a namespace; nothing if there is none of that name."""
+        if namespace in self.stores:
+            deeper = [name for (name,) in filter(None, self.stores)] if not namespace else []
+            place = {"location": self.stores[namespace]}
+            return {"namespaces": deeper, "tables": self._topics(namespace), "properties": place}
+        if not namespace:
+            return {"namespaces": [name for (name,) in self.stores], "tables": [], "properties": {}}
+        if namespace[:-1] in self.stores and self._has(namespace[:-1], namespace[-1]):
+            return {"namespaces": [], "tables": list(METADATA), "properties": {}}
+        return {}
+
+    def table(self, namespace: Namespace, name: str, until: int | None) -> dict[str, Any]:
+        """Return how a table is read; nothing if there is none of that name.
+
+        `until`: the time up to which, in microseconds since 1970.
+        """
+        if namespace in self.stores:
+            store, topic, own = namespace, name, {}
+            comment = f"messages of the topic {topic}"
+        elif namespace[:-1] in self.stores and name in METADATA:
+            store, topic, own = namespace[:-1], namespace[-1], METADATA[name]
+            comment = f"{name} of the topic {topic}"
+        else:
+            return {}
+        if not self._has(store, topic):
+            return {}
+        options = {**self.common, "path": self.stores[store], "subscribe": topic, **own}
+        if until is not None:
+            options["endingTimestamp"] = str(until // 1000 + 1)  # messages of that millisecond are there
+        properties = {"provider": "flintmq", "location": self.stores[store], "comment": comment}
+        found = {"schema": FlintMQSource(options).schema().json(), "options": options, "properties": properties}
+        if self.writable and not own:
+            found["sink"] = {"path": self.stores[store], "topic": topic}
+        return found
+
+    def _has(self, namespace: Namespace, topic: str) -> bool:
+        def has(member: Member) -> bool:
+            lookup = self._lookup(namespace, member)
+            return topic in lookup.snapshot.broker.topics or any(name.topic == topic for name in lookup.names())
+
+        return any(of_each(has, self._members(namespace)))
+
+    def _topics(self, namespace: Namespace) -> list[str]:
+        """Return the topics that have messages, or had some."""
+
+        def topics(member: Member) -> set[str]:
+            return {name.topic for name in self._lookup(namespace, member).names()}
+
+        return sorted(set().union(*of_each(topics, self._members(namespace))))
+
+    def _members(self, namespace: Namespace) -> Sequence[Member]:
+        return broker_members(self._options(namespace), Report())
+
+    def _lookup(self, namespace: Namespace, member: Member) -> QueueLookup:
+        options = self._options(namespace).of(member)
+        return QueueLookup(Snapshot.open(absolute(options.path), options.config))
+
+    def _options(self, namespace: Namespace) -> ReadOptions:
+        return ReadOptions.parse({**self.common, "path": self.stores[namespace]})
