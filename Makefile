@@ -5,11 +5,13 @@
 #   ARGS="-k walk -x"   passed on by test, demo and bench
 #   LINES="7 P9b"       which lines bench measures, by number or id
 #   SECONDS=60          how long fuzz runs
+#   SPARK=4.1           the version of Spark of test-spark (4.0, the oldest)
 #   WORKERS=2           how many files of tests run at a time
 
 VENV := .venv
 BIN := $(VENV)/bin
-OLD_SPARK := .venv-spark
+SPARK ?= 4.0
+OTHER_SPARK := .venv-spark-$(SPARK)
 NEWEST := .venv-newest
 OLDEST := .venv-oldest
 SITE := .venv-site
@@ -57,10 +59,10 @@ object-servers: ## Build the servers that tests of object storage run (Go, npm, 
 test-pure: install ## Run the tests of format/ and kernels/ on uncompiled kernels
 	FLINTMQ_PURE=1 FLINTMQ_TURN=all $(BIN)/python -m pytest $(PARALLEL) tests/format tests/kernels
 
-test-spark: install ## Run the tests of spark/ on the oldest PySpark that is supported (makes .venv-spark)
-	test -x $(OLD_SPARK)/bin/python || $(BIN)/python -m venv $(OLD_SPARK)
-	$(OLD_SPARK)/bin/python -m pip install --quiet -e '.[all,dev]' 'pyspark==4.2.*'
-	$(OLD_SPARK)/bin/python -m pytest tests/spark $(ARGS)
+test-spark: install ## Run the tests of spark/ on another PySpark: the oldest that is supported, or SPARK=4.1 (makes .venv-spark-4.1)
+	test -x $(OTHER_SPARK)/bin/python || $(BIN)/python -m venv $(OTHER_SPARK)
+	FLINTMQ_PURE=1 $(OTHER_SPARK)/bin/python -m pip install --quiet -e '.[all,dev]' 'pyspark==$(SPARK).*'
+	$(OTHER_SPARK)/bin/python -m pytest $(or $(ARGS),tests/spark)
 
 test-newest: install ## Run the tests of arrow/ and cli/ on the newest releases of everything (makes .venv-newest)
 	test -x $(NEWEST)/bin/python || $(BIN)/python -m venv $(NEWEST)
@@ -194,7 +196,7 @@ clean: ## Remove builds, compiled kernels and caches; .venv stays
 	find src tests labs bench examples tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## Remove .venv too
-	rm -rf $(VENV) $(OLD_SPARK) $(NEWEST) $(OLDEST) $(SITE)
+	rm -rf $(VENV) .venv-spark-* $(NEWEST) $(OLDEST) $(SITE)
 
 debian: ## On Debian or Ubuntu, as root: install a compiler and what a few tests use
 	@if ! command -v apt-get >/dev/null; then echo "make debian: no apt-get here; nothing done"; \

@@ -1,5 +1,9 @@
-"""One Spark session for all tests: it takes longer to start than most of them to run."""
+"""One Spark session for all tests: it takes longer to start than most of them to run.
 
+It has the source in the JVM, where the jar was built; with FLINTMQ_JAR=0 the one in Python.
+"""
+
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +20,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
         "spark.log.level": "OFF",
         "spark.sql.warehouse.dir": tmp_path_factory.mktemp("warehouse"),
     }
-    running = session("flintmq tests", "local[2]", **settings)
+    running = session("flintmq tests", "local[2]", jar=os.environ.get("FLINTMQ_JAR") != "0", **settings)
     yield running
     running.stop()

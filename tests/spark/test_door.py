@@ -17,20 +17,16 @@ import pytest
 
 import flintmq
 from flintmq.spark.door import JAR
-from flintmq.spark.source import FlintMQSource
 from flintmq.testing import write_store
+from tests.support.spark_reading import by_python
 
-pytestmark = pytest.mark.skipif(not JAR.is_file(), reason="the jar was not built (tools/door_jar.py says why)")
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.skipif(not JAR.is_file(), reason="the jar was not built (tools/door_jar.py says why)"),
+    pytest.mark.skipif(os.environ.get("FLINTMQ_JAR") == "0", reason="FLINTMQ_JAR=0: without the jar"),
+]
 
 MESSAGES = 4000
-
-
-class ByPython(FlintMQSource):
-    """The source in Python, under a name that the jar does not take."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "flintmq_python"
 
 
 @pytest.fixture(scope="module")
@@ -42,20 +38,26 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def both(spark: Any) -> Any:
-    spark.dataSource.register(ByPython)
+    by_python(spark)
     return spark
 
 
 def serving() -> list[int]:
-    """The processes of the Python side: the first has no parent among them."""
+    """The processes of the Python side of this session: the first one listens, the others are its forks."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if b"flintmq.spark.door.serve" in (folder / "cmdline").read_bytes():
+            if b"flintmq.spark.door.serve" in (folder / "cmdline").read_bytes() and os.getpid() in ancestors(folder):
                 found.append(int(folder.name))
         except OSError:  # it has ended
             continue
     return sorted(found)
+
+
+def ancestors(process: Path) -> Iterator[int]:
+    while (parent := int((process / "stat").read_text().rpartition(")")[2].split()[1])) > 0:
+        yield parent
+        process = Path(f"/proc/{parent}")
 
 
 def plan_of(frame: Any) -> str:
@@ -122,21 +124,22 @@ def test_the_token_is_in_no_argument_and_no_environment(spark, store):
         for file in ("cmdline", "environ"):
             assert not re.search(rb"[0-9a-f]{64}", Path(f"/proc/{process}/{file}").read_bytes())
     assert not re.search("[0-9a-f]{64}", plan_of(frame))
-    (folder,) = {Path(path).parent for path in sockets()}
-    assert folder.stat().st_mode & 0o777 == 0o700
+    assert Path(listening()).parent.stat().st_mode & 0o777 == 0o700
 
 
-def sockets() -> Iterator[str]:
-    """Paths of the sockets at which the Python side listens."""
+def listening() -> str:
+    """The path of the socket at which the Python side of this session listens."""
+    own = {os.readlink(link) for link in Path(f"/proc/{serving()[0]}/fd").iterdir()}
     for line in Path("/proc/net/unix").read_text().splitlines():
-        path = line.split()[-1]
-        if "/flintmq-spark-" in path and Path(path).exists():
-            yield path
+        words = line.split()
+        if len(words) > 7 and f"socket:[{words[6]}]" in own and "/flintmq-spark-" in words[7]:
+            return words[7]
+    raise AssertionError("it listens nowhere")
 
 
 def answer_of(request: dict[str, object]) -> dict[str, object]:
     with socket.socket(socket.AF_UNIX) as line:
-        line.connect(next(sockets()))
+        line.connect(listening())
         data = json.dumps(request).encode()
         line.sendall(struct.pack(">i", len(data)) + data)
         with line.makefile("rb") as answers:

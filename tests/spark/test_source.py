@@ -10,15 +10,15 @@ import pytest
 
 from flintmq.store.commitlog.predicate import Predicate
 from tests.support.makers import hurt_body
-from tests.support.spark_reading import offsets
+from tests.support.spark_reading import by_python, offsets
 
 pytestmark = pytest.mark.spark
 
 FIRST, END = -62135596800000, 253402300800000  # the years 1 to 9999 in ms
 
 
-def load(spark, store, path=None, **options):
-    source = spark.read.format("flintmq")
+def load(spark, store, path=None, name="flintmq", **options):
+    source = spark.read.format(name)
     keys = {key: value for key, value in store.config.items() if isinstance(value, (int, bool))}
     for key, value in {**keys, **options}.items():
         source = source.option(key, str(value).lower() if isinstance(value, bool) else str(value))
@@ -206,19 +206,19 @@ def predicates(frame):
 
 
 def test_what_is_pushed_reaches_the_scan(spark, golden):
-    store = golden("basic")
-    frame = load(spark, store, pushdown=True).where(
+    store, name = golden("basic"), by_python(spark)
+    frame = load(spark, store, name=name, pushdown=True).where(
         "topic IN ('A', 'B') AND queue_id = 1 AND tags = 'x' AND queue_offset > 5"
     )
     (found,) = predicates(frame)
     assert found == Predicate(frozenset("AB"), queue_ids=frozenset({1}), tags=frozenset("x"))
     (found,) = predicates(
-        load(spark, store, pushdown=True).where(
+        load(spark, store, name=name, pushdown=True).where(
             "store_timestamp >= timestamp_millis(5) AND store_timestamp < '1970-01-02'"
         )
     )
     assert (found.since, found.until) == (5, 86_400_000)
-    (found,) = predicates(load(spark, store).where("topic = 'A'"))
+    (found,) = predicates(load(spark, store, name=name).where("topic = 'A'"))
     assert found.everything
 
 
@@ -239,7 +239,7 @@ def test_queries_of_one_dataframe_do_not_see_filters_of_each_other(spark, golden
 def test_spark_still_keeps_pushed_filters(spark, golden):
     """Why filters are pushed on request only. Once this fails, Spark is mended: `pushdown` may be the default then."""
     store = golden("basic")
-    frame = load(spark, store, columns="topic", pushdown=True)
+    frame = load(spark, store, name=by_python(spark), columns="topic", pushdown=True)
     want = len(matching(store, lambda r: r["topic"] == "Orders"))
     assert frame.where("topic = 'Orders'").count() == want
     assert frame.count() == want < len(store.live), "of all its rows only those of the query before"

@@ -85,7 +85,7 @@ def test_a_plan_tells_notes_of_one_kind_in_one_line(reader, caplog, monkeypatch)
     monkeypatch.setattr(members, "plan_members", lambda options, report, *_: plan(report))
     monkeypatch.setattr(History, "of_options", lambda options: SimpleNamespace(tasks=plan))
     one = reader.__new__(reader)
-    one.options = SimpleNamespace(least_splits=1)
+    one.options, one.comparisons = SimpleNamespace(least_splits=1), []
     assert one.partitions() == []
     assert [record.getMessage() for record in caplog.records] == [
         "offset 0: store time steps back (and 8 more notes like it; `flintmq verify` shows all)",

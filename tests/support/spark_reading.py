@@ -20,3 +20,17 @@ def read(path, **options):
 
 def offsets(path, **options):
     return sorted(row["physical_offset"] for row in read(path, **options))
+
+
+class ByPython(FlintMQSource):
+    """The source in Python, under a name that the jar does not take."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "flintmq_python"
+
+
+def by_python(spark) -> str:
+    """The name of the source in Python, which a session that has the jar would not use."""
+    spark.dataSource.register(ByPython)
+    return ByPython.name()

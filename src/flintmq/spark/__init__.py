@@ -6,6 +6,8 @@ source      implements the source and sink `flintmq`
 session     makes a session that has the source
 packing     packs the package for workers that have none
 java        finds a Java that Spark can run on
+versions    refuses a Spark that it was not tried with
+door        a source in the JVM, and the catalog: what they ask in Python
 schema      converts the schema to Spark's types, and checks it
 pushdown    converts the filters that Spark offers
 history     reads a table of exports and its stores as one

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 from flintmq.errors import MissingExtraError
 from flintmq.spark.door import JAR
 from flintmq.spark.java import use_java
+from flintmq.spark.versions import check_spark
+from flintmq.store import arguments
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,8 +39,10 @@ SETTINGS = {
 }
 
 
-def session(name: str, master: str | None = None, **conf: object) -> SparkSession:
-    """Make a Spark session with the source `flintmq` registered, or return the running one.
+def session(name: str, master: str | None = None, *, jar: bool = True, **conf: object) -> SparkSession:
+    """Make a Spark session with the source `flintmq`, or return the running one.
+
+    The source is the one in the JVM where its jar was built, else that in Python: docs/spark/jvm.md.
 
     Sets in the environment, unless the user has: PYSPARK_PYTHON (this interpreter, for planning and tasks),
     JAVA_HOME (if Java is not found without it), and for a local master SPARK_LOCAL_IP. A locale without UTF-8
@@ -47,6 +51,7 @@ def session(name: str, master: str | None = None, **conf: object) -> SparkSessio
     Args:
         name: the application's name.
         master: Spark's master URL, such as "local[2]"; None uses the setting of spark-submit or Spark's configuration.
+        jar: False takes the source in Python although the jar is there.
         conf: further settings; since their names contain dots: `**{"spark.driver.memory": "4g"}`. They override ours.
 
     Returns:
@@ -54,8 +59,10 @@ def session(name: str, master: str | None = None, **conf: object) -> SparkSessio
 
     Raises:
         MissingExtraError: pyspark, or pandas or pyarrow which it needs, is not installed.
+        UsageError: Spark is of a version that this one was not tried with.
         JavaNotFoundError: there is no Java to run Spark on.
     """
+    arguments.flags(jar=jar)
     spark_session = _session_class()
     _quieten()
     if running() is None:
@@ -69,7 +76,7 @@ def session(name: str, master: str | None = None, **conf: object) -> SparkSessio
     builder = spark_session.builder.appName(name)
     if master is not None:
         builder = builder.master(master)
-    for key, value in {**SETTINGS, **conf, **_door(conf)}.items():
+    for key, value in {**SETTINGS, **conf, **(_door(conf) if jar else {})}.items():
         builder = builder.config(key, str(value).lower() if isinstance(value, bool) else str(value))
     return register(builder.getOrCreate())
 
@@ -90,7 +97,8 @@ def _is_utf8(environ: Mapping[str, str]) -> bool:
 def running() -> SparkSession | None:
     """Return the session that is active in this thread, if any.
 
-    Raises MissingExtraError: pyspark, or pandas or pyarrow which it needs, is not installed.
+    Raises MissingExtraError: pyspark, or pandas or pyarrow which it needs, is not installed; UsageError: Spark is of a
+    version that this one was not tried with.
     """
     return _session_class().getActiveSession()
 
@@ -106,6 +114,7 @@ def register(spark: SparkSession) -> SparkSession:
 
     Raises:
         MissingExtraError: pyspark, or pandas or pyarrow which it needs, is not installed.
+        UsageError: Spark is of a version that this one was not tried with.
     """
     _session_class()
     from pyspark.errors import AnalysisException
@@ -115,7 +124,7 @@ def register(spark: SparkSession) -> SparkSession:
     try:
         spark.dataSource.register(FlintMQSource)
     except AnalysisException as error:
-        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":  # Spark 4.0, with the source in the JVM
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":  # Spark 4.0, where the jar has the name
             raise
     return spark
 
@@ -127,6 +136,7 @@ def _session_class() -> type[SparkSession]:
         raise MissingExtraError(f"{' and '.join(missing)}: not installed; `pip install 'flintmq[spark]'` brings it")
     from pyspark.sql import SparkSession
 
+    check_spark()
     return SparkSession
 
 

@@ -63,12 +63,15 @@ class FlintMQSource(DataSource):
         from flintmq.lake.stream.options import StreamOptions, is_stream
         from flintmq.spark.queue_view import queue_schema
         from flintmq.spark.schema import spark_schema
+        from flintmq.spark.versions import check_spark
 
+        check_spark()
         options = dict(self.options)
         if is_table(options):
             raise UsageError(
-                "flintmq makes no tables in Spark's catalog, which keeps their options to itself: use CREATE TEMPORARY "
-                "VIEW ... USING flintmq OPTIONS (path '...')"
+                "flintmq makes no tables in Spark's own catalog, which keeps their options to itself: topics are tables "
+                "of a catalog of their own (spark.sql.catalog.mq=flintmq.spark.Catalog, "
+                "spark.sql.catalog.mq.path=STORE), and CREATE TEMPORARY VIEW ... USING flintmq OPTIONS (path '...') works"
             )
         read = StreamOptions.parse(options).read if is_stream(options) else self._options()
         if read.history is not None:

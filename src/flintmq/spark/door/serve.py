@@ -25,6 +25,9 @@ import tempfile
 import threading
 from pathlib import Path
 
+from flintmq.errors import UsageError
+from flintmq.spark.versions import check_spark
+
 NAME = "flintmq-spark-"  # how the directories of sockets begin
 WORD = "flintmq-door "  # PythonSide.java waits for it
 BEAT = 1.0  # seconds
@@ -87,7 +90,10 @@ def _import_all(answers: object) -> None:
     beating = threading.Thread(target=beat)
     beating.start()
     try:
+        check_spark()
         import flintmq.spark.door.answers  # noqa: F401
+    except UsageError as error:
+        sys.exit(str(error))
     finally:
         done.set()
         beating.join()  # a fork has one thread
