@@ -69,9 +69,9 @@ class FlintMQSource(DataSource):
         options = dict(self.options)
         if is_table(options):
             raise UsageError(
-                "flintmq makes no tables in Spark's own catalog, which keeps their options to itself: topics are tables "
-                "of a catalog of their own (spark.sql.catalog.mq=flintmq.spark.Catalog, "
-                "spark.sql.catalog.mq.path=STORE), and CREATE TEMPORARY VIEW ... USING flintmq OPTIONS (path '...') works"
+                "flintmq makes no tables in Spark's own catalog, which keeps their options to itself: use CREATE "
+                "TEMPORARY VIEW ... USING flintmq OPTIONS (path '...'), or a catalog whose tables are topics: "
+                "spark.sql.catalog.mq=flintmq.spark.Catalog and spark.sql.catalog.mq.path=STORE"
             )
         read = StreamOptions.parse(options).read if is_stream(options) else self._options()
         if read.history is not None:
