@@ -1,13 +1,12 @@
 """S3: the Spark source against Spark's Kafka source, tuned, on a real broker that holds the same messages.
 
-Sessions of Spark's differ by a fifth, so a figure is the median of three, each a process of its own, in which both take
-turns: `python bench/kafka_lines.py MODE ADDRESS TOPIC STORE ROUNDS`.
+A figure is the median of three sessions, as those of spark_lines.py:
+`python bench/kafka_lines.py MODE ADDRESS TOPIC STORE ROUNDS QUICK JARS`.
 """
 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -16,10 +15,11 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from data import SIZES, sized
-from harness import Context, Found, Result, measure, timed
+from harness import Context, Result, measure, timed
 from kafka_peer import Broker, source_jars
+from spark_lines import SESSIONS, SETTINGS, session, sessions
 
-PARTITIONS, SESSIONS = 4, 3
+PARTITIONS = 4
 # What makes Spark's Kafka source fastest on one machine; its defaults reach 0.4 of it.
 TUNED = {
     "kafka.fetch.max.wait.ms": "5",
@@ -69,16 +69,6 @@ def compare(spark: Any, address: str, topic: str, path: str, context: Context) -
     return {name: found[f"{name} wall"].figure for name in cases}
 
 
-def session(context: Context, mode: str, broker: Broker, topic: str, path: Path) -> dict[str, float]:
-    """What a process with a session of its own tells."""
-    words = [mode, broker.address, topic, str(path), str(context.rounds), str(context.quick), source_jars(context)]
-    done = subprocess.run([sys.executable, __file__, *words], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"the session failed: {done.stderr.strip()[-500:]}")
-    told: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return told
-
-
 def s3(context: Context) -> dict[str, Result]:
     """Columns that say the same on both sides."""
     results = {}
@@ -86,9 +76,9 @@ def s3(context: Context) -> dict[str, Result]:
     try:
         for size in SIZES:
             path, topic = sized(context, size).path, f"bench-{size}"
-            session(context, "produce", broker, topic, path)
-            told = [session(context, "compare", broker, topic, path) for _ in range(SESSIONS)]
-            found = Found({name: [{"wall": one[name]} for one in told] for name in told[0]})
+            words = broker.address, topic, path, context.rounds, context.quick, source_jars(context)
+            session(__file__, "produce", *words)
+            found = sessions(__file__, "compare", *words)
             results[f"S3.{size}"] = found.result(found["kafka wall"] / found["flintmq wall"], sessions=SESSIONS)
     finally:
         broker.stop()
@@ -98,8 +88,7 @@ def s3(context: Context) -> dict[str, Result]:
 def main(mode: str, address: str, topic: str, path: str, rounds: str, quick: str, jars: str) -> None:
     from flintmq.spark import session as flintmq_session
 
-    settings = {"spark.driver.memory": "4g", "spark.sql.shuffle.partitions": "2", "spark.jars": jars}
-    spark = flintmq_session("flintmq bench", master="local[2]", **settings)
+    spark = flintmq_session("flintmq bench", master="local[2]", **SETTINGS, **{"spark.jars": jars})
     told = {}
     if mode == "produce":
         produce(spark, address, topic, path)
