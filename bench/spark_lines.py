@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -82,13 +83,17 @@ def compare(path: str, table: str, cases: dict[str, Case], context: Context) -> 
         assert case(parquet()) == case(flintmq())
     both = {"parquet": parquet, "flintmq": flintmq}
     turns = {
-        f"{side} {name}": timed(lambda case=case, frame=frame: case(frame()))
+        f"{side} {name}": timed(partial(_read, case, frame))
         for name, case in cases.items()
         for side, frame in both.items()
     }
     found = measure(context, turns, warm=True)
     spark.stop()
     return {name: found[f"{name} wall"].figure for name in turns}
+
+
+def _read(case: Case, frame: Callable[[], Any]) -> None:
+    case(frame())
 
 
 def s4(context: Context) -> dict[str, Result]:

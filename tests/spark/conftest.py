@@ -19,7 +19,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
         "spark.sql.shuffle.partitions": 2,
         "spark.log.level": "OFF",
         "spark.sql.warehouse.dir": tmp_path_factory.mktemp("warehouse"),
+        **({"spark.jars": ""} if os.environ.get("FLINTMQ_JAR") == "0" else {}),
     }
-    running = session("flintmq tests", "local[2]", jar=os.environ.get("FLINTMQ_JAR") != "0", **settings)
+    running = session("flintmq tests", "local[2]", **settings)
     yield running
     running.stop()

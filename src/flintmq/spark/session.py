@@ -18,7 +18,6 @@ from flintmq.errors import MissingExtraError
 from flintmq.spark.door import JAR
 from flintmq.spark.java import use_java
 from flintmq.spark.versions import check_spark
-from flintmq.store import arguments
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +38,7 @@ SETTINGS = {
 }
 
 
-def session(name: str, master: str | None = None, *, jar: bool = True, **conf: object) -> SparkSession:
+def session(name: str, master: str | None = None, **conf: object) -> SparkSession:
     """Make a Spark session with the source `flintmq`, or return the running one.
 
     The source is the one in the JVM where its jar was built, else that in Python: docs/spark/jvm.md.
@@ -51,8 +50,8 @@ def session(name: str, master: str | None = None, *, jar: bool = True, **conf: o
     Args:
         name: the application's name.
         master: Spark's master URL, such as "local[2]"; None uses the setting of spark-submit or Spark's configuration.
-        jar: False takes the source in Python although the jar is there.
         conf: further settings; since their names contain dots: `**{"spark.driver.memory": "4g"}`. They override ours.
+            `"spark.jars": ""` takes the source in Python although the jar is there.
 
     Returns:
         The session. If one is running in this process, that one: settings that need a start are then not applied.
@@ -62,7 +61,6 @@ def session(name: str, master: str | None = None, *, jar: bool = True, **conf: o
         UsageError: Spark is of a version that this one was not tried with.
         JavaNotFoundError: there is no Java to run Spark on.
     """
-    arguments.flags(jar=jar)
     spark_session = _session_class()
     _quieten()
     if running() is None:
@@ -76,16 +74,17 @@ def session(name: str, master: str | None = None, *, jar: bool = True, **conf: o
     builder = spark_session.builder.appName(name)
     if master is not None:
         builder = builder.master(master)
-    for key, value in {**SETTINGS, **conf, **(_door(conf) if jar else {})}.items():
+    for key, value in {**SETTINGS, **conf, **_door(conf)}.items():
         builder = builder.config(key, str(value).lower() if isinstance(value, bool) else str(value))
     return register(builder.getOrCreate())
 
 
 def _door(conf: Mapping[str, object]) -> dict[str, str]:
-    """Return the setting that adds the jar of the source in the JVM to those of the user, if it was built."""
-    if not JAR.is_file():
+    """Return the setting that adds the jar of the source in the JVM, if it was built, to those of the user."""
+    jars = conf.get("spark.jars")
+    if jars == "" or not JAR.is_file():
         return {}
-    return {"spark.jars": ",".join(filter(None, (str(conf.get("spark.jars", "")), str(JAR))))}
+    return {"spark.jars": f"{jars},{JAR}" if jars else str(JAR)}
 
 
 def _is_utf8(environ: Mapping[str, str]) -> bool:

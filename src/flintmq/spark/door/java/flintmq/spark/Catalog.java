@@ -68,7 +68,7 @@ public final class Catalog implements TableCatalog, SupportsNamespaces {
     }
 
     private Table load(Identifier table, ObjectNode request) throws NoSuchTableException {
-        JsonNode found = PythonSide.get().answer(request.put("table", table.name()));
+        JsonNode found = PythonSide.answer(request.put("table", table.name()));
         if (Line.field(found, "schema") == null) throw new NoSuchTableException(table);
         return new StoreTable(
                 name + "." + table,
@@ -95,7 +95,7 @@ public final class Catalog implements TableCatalog, SupportsNamespaces {
 
     @Override
     public boolean namespaceExists(String[] namespace) {
-        return Line.field(PythonSide.get().answer(request("contents", namespace)), "tables") != null;
+        return Line.field(PythonSide.answer(request("contents", namespace)), "tables") != null;
     }
 
     @Override
@@ -104,7 +104,7 @@ public final class Catalog implements TableCatalog, SupportsNamespaces {
     }
 
     private JsonNode contents(String[] namespace) throws NoSuchNamespaceException {
-        JsonNode found = PythonSide.get().answer(request("contents", namespace));
+        JsonNode found = PythonSide.answer(request("contents", namespace));
         if (Line.field(found, "tables") == null) throw new NoSuchNamespaceException(namespace);
         return found;
     }

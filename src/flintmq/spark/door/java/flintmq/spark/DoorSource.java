@@ -23,7 +23,7 @@ public final class DoorSource implements TableProvider, DataSourceRegister {
     @Override
     public StructType inferSchema(CaseInsensitiveStringMap options) {
         ObjectNode request = request("schema", options.asCaseSensitiveMap());
-        return (StructType) DataType.fromJson(Line.field(PythonSide.get().answer(request), "schema").asText());
+        return (StructType) DataType.fromJson(Line.field(PythonSide.answer(request), "schema").asText());
     }
 
     @Override

@@ -5,6 +5,7 @@ import java.io.EOFException;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.net.SocketAddress;
+import java.net.SocketException;
 import java.nio.ByteBuffer;
 import java.nio.channels.ReadableByteChannel;
 import java.nio.channels.SelectionKey;
@@ -115,7 +116,11 @@ final class Line implements ReadableByteChannel {
     /** Reads what there is, one byte at least. */
     private int some(ByteBuffer into) throws IOException {
         int found;
-        while ((found = channel.read(into)) == 0) await(SelectionKey.OP_READ);
+        try {
+            while ((found = channel.read(into)) == 0) await(SelectionKey.OP_READ);
+        } catch (SocketException error) {
+            found = -1;
+        }
         if (found < 0) throw new EOFException("the Python side of flintmq ended before its answer was complete");
         return found;
     }
@@ -128,7 +133,7 @@ final class Line implements ReadableByteChannel {
             if (task != null) task.killTaskIfInterrupted();
             if (Thread.currentThread().isInterrupted()) throw new IOException("interrupted while the Python side of flintmq worked");
             if (++ticks < SILENT_TICKS) continue;
-            python.end();
+            python.giveUp();
             throw new IOException("the Python side of flintmq has been silent for ten seconds: it hangs, and was ended; the next query starts another");
         }
         selector.selectedKeys().clear();

@@ -81,7 +81,7 @@ final class StoreTable implements SupportsRead, SupportsWrite {
     /** Plans a query of this table: `request` says what it asks for, with these options. */
     synchronized JsonNode plan(Map<String, String> given, ObjectNode request) {
         request.set("plans", (JsonNode) plans.get(given));
-        JsonNode plan = PythonSide.get().answer(request);
+        JsonNode plan = PythonSide.answer(request);
         if (!plans.containsKey(given)) plans.put(given, Line.field(plan, "plans"));
         return plan;
     }
