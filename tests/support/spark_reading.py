@@ -1,6 +1,7 @@
 """A batch read without Spark: the reader's methods in the order in which Spark calls them."""
 
 import pyarrow as pa
+import pyspark
 
 from flintmq.spark.source import FlintMQSource
 
@@ -20,6 +21,9 @@ def read(path, **options):
 
 def offsets(path, **options):
     return sorted(row["physical_offset"] for row in read(path, **options))
+
+
+SPARK = tuple(map(int, pyspark.__version__.split(".")[:2]))
 
 
 class ByPython(FlintMQSource):

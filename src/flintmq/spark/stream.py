@@ -18,10 +18,17 @@ from flintmq.store.commitlog.report import KEPT, LOST, Report
 
 try:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
-except ImportError:  # Spark 4.0 and 4.1, whose Python sources have no limits
+except ImportError:  # Spark 4.0 and 4.1, which ask no Python source for limits
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """What Spark does not have there."""
+        pass
+
+    class ReadAllAvailable:  # type: ignore[no-redef]
+        pass
+
+    class ReadMaxRows:  # type: ignore[no-redef]
+        def __init__(self, max_rows: int) -> None:
+            self.max_rows = max_rows
 
 
 if TYPE_CHECKING:

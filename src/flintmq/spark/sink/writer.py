@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from flintmq.errors import UsageError
 from flintmq.spark.jobs.replay.refusals import batches_of, target_config
@@ -23,10 +24,20 @@ from flintmq.spark.worker import freeze_once
 from flintmq.storage.files.filesystem import REAL
 from flintmq.store.append.unique_keys import UniqueKeys
 
+try:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+
+    BY_ROWS = False
+except ImportError:  # Spark 4.0, which gives a stream's rows one by one
+    from pyspark.sql.datasource import DataSourceStreamWriter as DataSourceStreamArrowWriter
+
+    BY_ROWS = True
+
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import Row, StructType
 
+ROWS_AT_ONCE = 1000  # of a stream on Spark 4.0
 QUERY_ID = "sql.streaming.queryId"  # Spark's StreamExecution.QUERY_ID_KEY, a local property of each of its jobs
 
 
@@ -109,6 +120,34 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):  # type: ignore[misc]
     pass
 
 
+class RowWriter(StreamWriter):
+    """A stream's writer on Spark 4.0."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        super().__init__(options)
+        self.schema = schema
+
+    def write(self, iterator: Iterator[Row]) -> Staged:  # type: ignore[override]
+        return super().write(batches_of_rows(iterator, self.schema))
+
+
+def batches_of_rows(rows: Iterator[Row], schema: StructType) -> Iterator[pa.RecordBatch]:
+    """Yield rows of Spark's as record batches."""
+    import pyarrow as pa
+
+    from flintmq.spark.schema import arrow_schema
+
+    columns = arrow_schema(schema)
+    while some := list(islice(rows, ROWS_AT_ONCE)):
+        values = [row.asDict() for row in some]
+        arrays = [pa.array([_pairs(row[field.name]) for row in values], field.type) for field in columns]
+        yield pa.RecordBatch.from_arrays(arrays, schema=columns)
+
+
+def _pairs(value: object) -> object:
+    return list(value.items()) if isinstance(value, dict) else value
+
+
 def writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
     if overwrite:
         raise UsageError('mode("overwrite") would delete a store\'s messages; use mode("append"), or a new directory')
@@ -122,4 +161,4 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
         raise UsageError('outputMode("complete") would write all rows again each time; use outputMode("append")')
     given = SinkOptions.parse(options, stream=True)
     check_columns(schema, given.topic)
-    return StreamWriter(given)
+    return RowWriter(given, schema) if BY_ROWS else StreamWriter(given)
