@@ -30,8 +30,6 @@ STORES = "stores."
 OWN = ("path", "writable")
 METADATA = {"queues": {"view": "queues"}}
 """Name of a table below a topic -> the options that read it."""
-NULL_BY_DEFAULT = {"CURRENT_DEFAULT": "NULL", "EXISTS_DEFAULT": "NULL"}
-"""As Spark has it in a schema: of an INSERT that names some columns. Spark 4.0 takes no other one as null."""
 HINT = (
     "spark.sql.catalog.NAME.path=STORE, or spark.sql.catalog.NAME.stores.SHOP=STORE for mq.SHOP.TOPIC; STORE is a "
     "directory, a URL, a pattern of several stores, or a manifest"
@@ -86,13 +84,10 @@ class Catalog:
         if until is not None:
             options["endingTimestamp"] = str(until // 1000 + 1)  # messages of that millisecond are there
         properties = {"provider": "flintmq", "location": self.stores[store], "comment": comment}
-        schema = FlintMQSource(options).schema()
-        found = {"options": options, "properties": properties}
+        found = {"schema": FlintMQSource(options).schema().json(), "options": options, "properties": properties}
         if self.writable and not own:
             found["sink"] = {"path": self.stores[store], "topic": topic}
-            for field in schema.fields:
-                field.metadata = NULL_BY_DEFAULT
-        return {"schema": schema.json(), **found}
+        return found
 
     def _has(self, namespace: Namespace, topic: str) -> bool:
         def has(member: Member) -> bool:
