@@ -33,7 +33,7 @@ def check_schema(schema: StructType, columns: Sequence[str] | None, many: bool =
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """Return the Arrow schema that Spark expects, with times in UTC: before 4.2 there were no others."""
+    """Return the Arrow schema that Spark expects, with times in UTC."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     named: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}

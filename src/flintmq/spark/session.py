@@ -80,7 +80,7 @@ def session(name: str, master: str | None = None, **conf: object) -> SparkSessio
 
 
 def _door(conf: Mapping[str, object]) -> dict[str, str]:
-    """Return the setting that adds the jar of the source in the JVM, if it was built, to those of the user."""
+    """Return the setting that adds our jar, if it was built, to those of the user."""
     jars = conf.get("spark.jars")
     if jars == "" or not JAR.is_file():
         return {}

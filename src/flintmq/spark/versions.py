@@ -8,7 +8,7 @@ TRIED = ("4.0", "4.1", "4.2", "4.3")
 
 
 def check_spark() -> None:
-    """Raise UsageError unless the PySpark of this process is one of them: others fail later, and without a word."""
+    """Raise UsageError unless the PySpark of this process is one of them."""
     import pyspark
 
     if ".".join(pyspark.__version__.split(".")[:2]) not in TRIED:

@@ -44,8 +44,8 @@ def source_of(query):
 
 
 def offset_of(text):
-    """As Spark tells it: JSON; Spark 4.0 makes Python's own text of it."""
-    return ast.literal_eval(text) if SPARK < (4, 1) else json.loads(text)
+    """As Spark tells it: JSON; Spark 4.0 and 4.1 make Python's own text of it."""
+    return ast.literal_eval(text) if SPARK < (4, 2) else json.loads(text)
 
 
 def put(store, numbers, topics=("A", "B")):

@@ -78,7 +78,7 @@ def plan_scan(
 
 
 def narrowed_plan(plan: ScanPlan, limits: Iterable[Comparison]) -> ScanPlan:
-    """Return the plan of the same rows, without some that comparisons exclude: whoever gave them applies them too."""
+    """Return a plan without some rows that comparisons exclude; their giver applies them too."""
     predicate = narrowed(plan.options.predicate, limits)
     begin, end = scan_bounds(absolute(plan.options.path), plan.log, predicate, plan.log_end)
     options = replace(plan.options, predicate=predicate)

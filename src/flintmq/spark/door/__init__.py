@@ -1,4 +1,11 @@
-"""A source of Spark in the JVM (`java/`), which asks a Python process for plans and for rows (`serve`)."""
+"""Offers the source in the JVM: a jar (`java/`) that asks Python for plans and rows.
+
+serve       starts with the JVM, and forks for each connection
+connection  is one line to the JVM: messages, rows, a heartbeat
+answers     answers schemas, plans, rows, and the calls of a stream
+catalog     names stores and topics for Spark's catalog
+filters     converts the filters that the planner offers
+"""
 
 from pathlib import Path
 

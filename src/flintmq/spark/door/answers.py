@@ -149,7 +149,7 @@ def _packed(value: object) -> str:
 
 
 def _unpacked(packed: str) -> Any:
-    """Return what `_packed` got. Whoever has the token could run any code here anyway: it is the JVM's own process."""
+    """Return what `_packed` got. Whoever has the token is the JVM, whose process this is."""
     return pickle.loads(base64.b64decode(packed))  # noqa: S301
 
 
@@ -165,7 +165,7 @@ def _read(connection: Connection, request: Fields) -> None:
 
 
 def _sampled(batches: Iterable[pa.RecordBatch], sample: Fields | None, task: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows whose random number is within the bounds of a sample: the same ones each time a task runs."""
+    """Yield the rows of a sample: the same ones each time a task runs."""
     if sample is None:
         yield from batches
         return
@@ -231,7 +231,7 @@ def _calls_of(request: Fields) -> Calls:
 
 
 def _offset(offset: Fields) -> Fields:
-    """Return an offset as the text that the source in Python has: either continues a checkpoint of the other."""
+    """Return an offset as the text that the source in Python writes into a checkpoint."""
     return {"offset": json.dumps(dict(offset))}
 
 

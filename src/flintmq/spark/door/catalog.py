@@ -38,7 +38,7 @@ Namespace = tuple[str, ...]
 
 
 class Catalog:
-    """What the settings of a catalog name. `options`: those settings, without their prefix."""
+    """Finds what a catalog names. `options`: its settings, without their prefix."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.stores: dict[Namespace, str] = {
@@ -54,7 +54,7 @@ class Catalog:
         self.writable = flag(options, "writable", False)
 
     def contents(self, namespace: Namespace) -> dict[str, Any]:
-        """Return the namespaces and tables within a namespace; nothing if there is none of that name."""
+        """Return the namespaces and tables within a namespace; nothing if it is not there."""
         if namespace in self.stores:
             deeper = [name for (name,) in filter(None, self.stores)] if not namespace else []
             place = {"location": self.stores[namespace]}

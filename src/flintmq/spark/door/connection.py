@@ -1,8 +1,8 @@
-"""One line between the source in the JVM and its Python side.
+"""Speaks with the source in the JVM over one socket.
 
 What is sent has a head of four bytes, a signed number: above zero, the length of a JSON text; below, that of a piece of
-an Arrow stream; zero means "I live". The Python side says so each second while it works, so that one which hangs is
-told from one which reads much. `java/flintmq/spark/Line.java` is the other end.
+an Arrow stream; zero means "I live". The Python side says so each second while it works, so the JVM
+can tell a hang from a long read. The other end is `java/flintmq/spark/Line.java`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Connection:
         import pyarrow as pa
 
         self._line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, WAITING)
-        with Pieces(self) as sink, pa.ipc.new_stream(sink, schema) as stream:
+        with RowsSink(self) as sink, pa.ipc.new_stream(sink, schema) as stream:
             for batch in batches:
                 stream.write_batch(batch)
 
@@ -91,8 +91,8 @@ class Connection:
                     waiting[0] = waiting[0][sent:]
 
 
-class Pieces(io.RawIOBase):
-    """What an Arrow stream is written to: it sends what has gathered. Thread: one."""
+class RowsSink(io.RawIOBase):
+    """Takes an Arrow stream, and sends what has gathered. Thread: one."""
 
     def __init__(self, connection: Connection) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Converts the filters that the source in the JVM was offered to comparisons of store/commitlog/pushdown.py."""
+"""Converts filters that the planner offers to comparisons of store/commitlog/pushdown.py."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ user may enter; empty lines before it say that the process lives. It ends when i
 however that ends. Each connection is served by a process of its own, forked with everything imported; it ends when the
 other side hangs up.
 
-Whoever is killed leaves its directory behind. Each has the lock of its own as long as it lives, or a process that it
-forked: the next one that starts removes those without.
+A killed process cannot remove its directory. It held the lock of it, as its forks do, as long as they live: the next
+process that starts removes directories that nobody holds.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _import_all(answers: object) -> None:
 
 
 def _own_folder() -> Path:
-    """Make the directory of the socket, of mode 0700, and take its lock, which ends with the process."""
+    """Make the directory of the socket, of mode 0700, and take its lock."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=NAME))
         handle = _locked(folder)
@@ -119,7 +119,7 @@ def _remove_left_ones() -> None:
 
 
 def _locked(folder: Path) -> int | None:
-    """Take the lock of a directory; return its descriptor, or None where somebody else has it, or another user."""
+    """Take the lock of a directory; return its descriptor, or None where somebody else has it."""
     try:
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:

@@ -44,7 +44,7 @@ BadRows = list[tuple[int, str]]
 
 
 def check_columns(schema: StructType, topic: str | None = None) -> None:
-    """Raise UsageError unless a DataFrame of this schema can be written. `topic`: the option, that of all rows."""
+    """Raise UsageError unless a DataFrame of this schema can be written. `topic`: of all rows."""
     from flintmq.spark.schema import spark_schema
 
     ours = {field.name: field.dataType.simpleString() for field in spark_schema().fields}

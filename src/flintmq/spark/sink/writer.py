@@ -29,7 +29,7 @@ try:
 
     BY_ROWS = False
 except ImportError:  # Spark 4.0, which gives a stream's rows one by one
-    from pyspark.sql.datasource import DataSourceStreamWriter as DataSourceStreamArrowWriter
+    from pyspark.sql.datasource import DataSourceStreamWriter as DataSourceStreamArrowWriter  # type: ignore[assignment]
 
     BY_ROWS = True
 
