@@ -60,4 +60,6 @@ def main(path: Path) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("name a directory for the store: python examples/put_and_get.py shop")
     main(Path(sys.argv[1]))

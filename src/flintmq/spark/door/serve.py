@@ -60,6 +60,7 @@ def _serve(door: socket.socket, token: str) -> None:
         while sys.stdin not in {key.fileobj for key, _ in selector.select()}:
             line, _ = door.accept()
             if os.fork() == 0:
+                door.close()  # nobody shall connect to a fork whose parent has ended
                 _serve_and_exit(line, token)
             line.close()
 

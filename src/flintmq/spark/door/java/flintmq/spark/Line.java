@@ -3,10 +3,12 @@ package flintmq.spark;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.io.EOFException;
 import java.io.IOException;
+import java.io.InterruptedIOException;
 import java.io.UncheckedIOException;
 import java.net.SocketAddress;
 import java.net.SocketException;
 import java.nio.ByteBuffer;
+import java.nio.channels.ClosedByInterruptException;
 import java.nio.channels.ReadableByteChannel;
 import java.nio.channels.SelectionKey;
 import java.nio.channels.Selector;
@@ -49,6 +51,8 @@ final class Line implements ReadableByteChannel {
                 if (channel.write(buffer) == 0) await(SelectionKey.OP_WRITE);
             }
         } catch (IOException error) {
+            // Spark knows by the kind whether it was stopped.
+            if (error instanceof InterruptedIOException || error instanceof ClosedByInterruptException) throw new UncheckedIOException(error);
             throw new UncheckedIOException(new IOException("the Python side of flintmq takes no request: " + error.getMessage(), error));
         }
     }
@@ -131,7 +135,7 @@ final class Line implements ReadableByteChannel {
         while (selector.select(TICK) == 0) {
             TaskContext task = TaskContext.get();
             if (task != null) task.killTaskIfInterrupted();
-            if (Thread.currentThread().isInterrupted()) throw new IOException("interrupted while the Python side of flintmq worked");
+            if (Thread.currentThread().isInterrupted()) throw new InterruptedIOException("interrupted while the Python side of flintmq worked");
             if (++ticks < SILENT_TICKS) continue;
             python.giveUp();
             throw new IOException("the Python side of flintmq has been silent for ten seconds: it hangs, and was ended; the next query starts another");

@@ -9,6 +9,7 @@ import java.io.File;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.InputStreamReader;
+import java.io.InterruptedIOException;
 import java.io.OutputStream;
 import java.io.UncheckedIOException;
 import java.net.UnixDomainSocketAddress;
@@ -113,7 +114,7 @@ final class PythonSide {
             Thread.sleep(20);
         } catch (InterruptedException error) {
             Thread.currentThread().interrupt();
-            throw new IOException("interrupted while flintmq.spark.door.serve started");
+            throw new InterruptedIOException("interrupted while flintmq.spark.door.serve started");
         }
     }
 
