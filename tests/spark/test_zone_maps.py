@@ -34,7 +34,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def read(store: Path, **options: str) -> tuple[list[str], int]:
     """(keys of the rows, bytes of log that the tasks read)."""
     parsed = ReadOptions.parse({"path": str(store), **options})
-    reader = BatchReader(parsed, spark_schema(None, False))
+    reader = BatchReader(parsed, spark_schema())
     found, size = [], 0
     for split in reader.partitions():
         size += split.part.end - split.part.begin  # type: ignore[attr-defined]

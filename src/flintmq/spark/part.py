@@ -14,8 +14,10 @@ from flintmq.store.commitlog.report import Report
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.types import StructType
 
     from flintmq.cluster.member import Member
+    from flintmq.lake.read.options import ReadOptions
 
     Rows = Callable[[pa.Schema, Report], Generator[pa.RecordBatch, None, None]]
 
@@ -61,3 +63,23 @@ def rows_of_task(
         rows.close()
         for line in lines(report):
             tell(line)
+
+
+def shaped_rows(
+    options: ReadOptions,
+    wanted: StructType,
+    partition: InputPartition,
+    lines: Callable[[Report], Iterator[str]],
+    tell: Callable[[str], None],
+) -> Generator[pa.RecordBatch, None, None]:
+    """Yield the rows of one task with the columns of `wanted`, in the shape that the options ask for."""
+    from flintmq.arrow.kafka_shape import messages_schema, to_kafka
+    from flintmq.spark.schema import check_schema, columns_of
+
+    schema = check_schema(wanted, None, columns_of(options))
+    if options.shape == "messages":
+        yield from rows_of_task(partition, schema, lines, tell)
+        return
+    rows = rows_of_task(partition, messages_schema(schema, options.many), lines, tell)
+    for batch in rows:
+        yield to_kafka(batch, schema)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
+from flintmq.arrow.kafka_shape import kafka_schema
 from flintmq.arrow.schema import SPARK_SCHEMA, narrow, of_many
 from flintmq.errors import UsageError
 
@@ -14,21 +15,30 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from flintmq.lake.read.options import ReadOptions
 
-def spark_schema(columns: Sequence[str] | None = None, many: bool = False) -> StructType:
+
+def spark_schema(columns: Sequence[str] | None = None, all_columns: pa.Schema = SPARK_SCHEMA) -> StructType:
     """Return the schema of a load. `columns`: the columns wanted, in this order; None for all."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    return from_arrow_schema(narrow(columns, of_many(SPARK_SCHEMA, many)))
+    return from_arrow_schema(narrow(columns, all_columns))
 
 
-def check_schema(schema: StructType, columns: Sequence[str] | None, many: bool = False) -> pa.Schema:
+def columns_of(options: ReadOptions) -> pa.Schema:
+    """Return all columns that a read with these options has."""
+    if options.shape == "kafka":
+        return kafka_schema(options.headers, options.many)
+    return of_many(SPARK_SCHEMA, options.many)
+
+
+def check_schema(schema: StructType, columns: Sequence[str] | None, all_columns: pa.Schema = SPARK_SCHEMA) -> pa.Schema:
     """Check the schema of a read, and return the Arrow schema that Spark expects.
 
     Returns:
         The same columns in the same order, nullable or not as Spark has them.
     """
-    check_same(schema, spark_schema(schema.fieldNames(), many), columns)
+    check_same(schema, spark_schema(schema.fieldNames(), all_columns), columns)
     return arrow_schema(schema)
 
 

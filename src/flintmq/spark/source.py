@@ -62,7 +62,7 @@ class FlintMQSource(DataSource):
         from flintmq.lake.read.options import is_table
         from flintmq.lake.stream.options import StreamOptions, is_stream
         from flintmq.spark.queue_view import queue_schema
-        from flintmq.spark.schema import spark_schema
+        from flintmq.spark.schema import columns_of, spark_schema
         from flintmq.spark.versions import check_spark
 
         check_spark()
@@ -78,11 +78,11 @@ class FlintMQSource(DataSource):
             from flintmq.spark.history import history_schema
 
             return history_schema(read)
-        return queue_schema(read.many) if read.view == "queues" else spark_schema(read.columns, read.many)
+        return queue_schema(read.many) if read.view == "queues" else spark_schema(read.columns, columns_of(read))
 
     @from_one_frame
     def reader(self, schema: StructType) -> DataSourceReader:
-        from flintmq.spark.schema import check_schema
+        from flintmq.spark.schema import check_schema, columns_of
 
         options = self._options()
         if options.view == "queues":
@@ -93,7 +93,7 @@ class FlintMQSource(DataSource):
             from flintmq.spark.history import HistoryReader
 
             return HistoryReader(options, schema)
-        check_schema(schema, options.columns, options.many)
+        check_schema(schema, options.columns, columns_of(options))
         # On request only: Spark keeps what it planned by the filters of one query for every other query of the same
         # DataFrame, which then lacks rows (PythonScanBuilder.pushFilters calls PythonDataSourceV2.setReadInfo; 4.1 to
         # 4.3). A reader with pushFilters is an error in a session that does not offer filters; in one that does, Spark
@@ -105,7 +105,7 @@ class FlintMQSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Make a reader of micro-batches with these columns."""
         from flintmq.lake.stream.options import StreamOptions
-        from flintmq.spark.schema import check_schema
+        from flintmq.spark.schema import check_schema, columns_of
         from flintmq.spark.stream import StreamReader
 
         options = StreamOptions.parse(dict(self.options))
@@ -115,7 +115,7 @@ class FlintMQSource(DataSource):
             from flintmq.spark.history import HistoryStreamReader
 
             return HistoryStreamReader(options, schema)
-        check_schema(schema, options.read.columns, options.read.many)
+        check_schema(schema, options.read.columns, columns_of(options.read))
         return StreamReader(options, schema)
 
     @from_one_frame
@@ -215,12 +215,10 @@ class BatchReader(DataSourceReader):
 
     @rows_from_one_frame
     def read(self, partition: InputPartition) -> Generator[pa.RecordBatch, None, None]:
-        from flintmq.spark.part import rows_of_task
-        from flintmq.spark.schema import check_schema
+        from flintmq.spark.part import shaped_rows
         from flintmq.spark.worker import damage_in
 
-        schema = check_schema(self.wanted, None, self.options.many)
-        yield from rows_of_task(partition, schema, damage_in, partial(log.warning, "%s"))
+        yield from shaped_rows(self.options, self.wanted, partition, damage_in, partial(log.warning, "%s"))
 
 
 class FilteringReader(BatchReader):

@@ -13,7 +13,7 @@ from flintmq.errors import UsageError
 from flintmq.lake.stream.members import StoresStream
 from flintmq.lake.stream.reader import log_line
 from flintmq.spark.failing import from_one_frame, rows_from_one_frame
-from flintmq.spark.part import Part, rows_of_task
+from flintmq.spark.part import Part, shaped_rows
 from flintmq.store.commitlog.report import KEPT, LOST, Report
 
 try:
@@ -97,10 +97,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @rows_from_one_frame
     def read(self, partition: InputPartition) -> Generator[pa.RecordBatch, None, None]:
-        from flintmq.spark.schema import check_schema
-
-        schema = check_schema(self.wanted, None, self.options.read.many)
-        yield from rows_of_task(partition, schema, lines_of, log_line)
+        yield from shaped_rows(self.options.read, self.wanted, partition, lines_of, log_line)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: Spark's checkpoint records the progress."""

@@ -18,6 +18,7 @@ import pytest
 import flintmq
 from flintmq.spark.door import JAR
 from flintmq.testing import write_store
+from tests.harness.turns import one_a_day
 from tests.support.spark_reading import SPARK, by_python
 
 pytestmark = [
@@ -233,7 +234,7 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("wrong", list(WRONG))
+@pytest.mark.parametrize("wrong", one_a_day(list(WRONG), ["src/flintmq/spark/door/", "tests/spark/door/"]))
 def test_a_python_side_that_fails_is_named_within_seconds(tmp_path, store, wrong):
     """In a session of its own, whose Python is a fake."""
     program, said = WRONG[wrong]

@@ -32,6 +32,8 @@ OWN_NAMES = {
     "paths": 'several stores: ["/data/a/store", "/data/b/store"]; .load([A, B]) sets it',
     "columns": "which columns, in which order, separated by commas",
     "view": "messages (the default); or queues: a row for each queue, with its offsets and number of messages",
+    "shape": "messages (the default); or kafka: the columns of Spark's Kafka source",
+    "includeHeaders": "with shape kafka, true: properties as the column headers",
     "subscribe": "topics, separated by commas",
     "subscribePattern": "a regular expression that a whole topic name must match",
     "assign": 'queues of topics: {"topic": [0, 1]}',
@@ -61,6 +63,13 @@ OWN_NAMES = {
 }
 """Name -> meaning, for the documentation and for messages; RocketMQ's keys and those of object storage come on top."""
 
+ELSEWHERE = {
+    "kafka.": "there is no broker in between: path names the store; leave it out",
+    "groupidprefix": "a read belongs to no group; leave it out",
+    "fetchoffset.": "offsets are in the store's files; leave it out",
+    "kafkaconsumer.": "there is no consumer; leave it out",
+}
+"""How options of Spark's Kafka source begin, in lower case, that this one does not have -> what to do instead."""
 _NAMES = OptionNames("source", OWN_NAMES, (*KEYS, *S3_KEYS))
 NOT_WITH_HISTORY = (
     "startingOffsets",
@@ -105,6 +114,8 @@ class ReadOptions:
     pushdown: bool = False
     access: str = "pread"
     view: str = "messages"
+    shape: str = "messages"  # or kafka
+    headers: bool = False  # with shape kafka: whether there is the column headers
     verbose: bool = False  # whether planning prints what is read
     history: str | None = None  # directory of a table that exports made from the stores; None for none
     catalog: str | None = None  # of an Iceberg table, its name in a catalog; None: its own
@@ -176,6 +187,8 @@ class ReadOptions:
             pushdown=flag(given, "pushdown", False),
             access=choice(given, "access", ("pread", "map")),
             view=_view(given),
+            shape=_shape(given),
+            headers=flag(given, "includeHeaders", False),
             verbose=flag(given, "verbose", False),
             history=_history(given),
             catalog=given.get("catalog"),
@@ -192,6 +205,10 @@ class ReadOptions:
 
 
 def named(options: Mapping[str, str]) -> dict[str, str]:
+    for name in options:
+        for begin, advice in ELSEWHERE.items():
+            if name.lower().startswith(begin):
+                raise UsageError(f"option {short(name)} is one of Spark's Kafka source; {advice}")
     return _NAMES.spell(_without_table_properties(options))
 
 
@@ -302,6 +319,15 @@ def _view(given: Mapping[str, str]) -> str:
     if others:
         raise UsageError(f"option {others[0]} does not apply to view queues; leave it out")
     return view
+
+
+def _shape(given: Mapping[str, str]) -> str:
+    shape = choice(given, "shape", ("messages", "kafka"))
+    if shape == "kafka" and "history" in given:
+        raise UsageError("option shape does not apply to a read with history; leave it out")
+    if shape != "kafka" and "includeHeaders" in given:
+        raise UsageError("option includeHeaders is for shape=kafka; rows of messages have the column properties")
+    return shape
 
 
 def _history(given: Mapping[str, str]) -> str | None:

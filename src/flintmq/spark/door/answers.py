@@ -100,7 +100,7 @@ def _plan(connection: Connection, request: Fields) -> None:
         connection.answer(parts=_parts(reader, parts), plans=whole or _packed(parts))
         return
     plans = _unpacked(whole) if whole else reader.plans()
-    wanted = reader.narrowed(plans, comparisons(request["filters"]))
+    wanted = reader.narrowed(plans, comparisons(request["filters"], reader.options.shape))
     connection.answer(
         parts=_parts(reader, reader.splits(wanted)),
         plans=whole or _packed(plans),

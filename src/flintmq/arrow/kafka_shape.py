@@ -1,0 +1,61 @@
+"""Gives messages the columns that Spark's Kafka source has, for programs that were written for it."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from flintmq.arrow.schema import SPARK_SCHEMA, TEXT, US, member_columns, narrow, of_many
+
+BINARY = pa.binary()
+HEADERS = pa.field("headers", pa.list_(pa.struct([("key", TEXT), ("value", BINARY)])))
+LOG_APPEND_TIME = 1  # the kind of time that Kafka calls so: when the broker stored the message
+SOURCES = {
+    "key": "keys",
+    "value": "body",
+    "topic": "topic",
+    "partition": "queue_id",
+    "offset": "queue_offset",
+    "timestamp": "store_timestamp",
+    "headers": "properties",
+}
+"""Column -> the column of a message that it is made of; `timestampType` is made of none."""
+_KAFKA = pa.schema(
+    [
+        ("key", BINARY),
+        ("value", BINARY),
+        ("topic", TEXT),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", US),
+        ("timestampType", pa.int32()),
+    ]
+)
+
+
+def kafka_schema(headers: bool, many: bool) -> pa.Schema:
+    """Return all columns. `headers`: with that of headers, as the option includeHeaders asks."""
+    added = [pa.field(name, TEXT) for name in member_columns(many)]
+    return pa.schema([*_KAFKA, *([HEADERS] if headers else []), *added])
+
+
+def messages_schema(wanted: pa.Schema, many: bool) -> pa.Schema:
+    """Return the columns of messages that these are made of; one at least, which tells how many rows there are."""
+    names = dict.fromkeys(SOURCES.get(name, name) for name in wanted.names if name != "timestampType")
+    return narrow(list(names) or ["queue_id"], of_many(SPARK_SCHEMA, many))
+
+
+def to_kafka(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+    """Return the rows of a batch with the columns of `wanted`."""
+    return pa.RecordBatch.from_arrays([_column(batch, field) for field in wanted], schema=wanted)
+
+
+def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+    if field.name == "timestampType":
+        return pa.repeat(pa.scalar(LOG_APPEND_TIME, field.type), batch.num_rows)
+    column = batch.column(SOURCES.get(field.name, field.name))
+    return _headers(column).cast(field.type) if field.name == "headers" else column.cast(field.type)
+
+
+def _headers(properties: pa.MapArray) -> pa.ListArray:
+    pairs = pa.StructArray.from_arrays([properties.keys, properties.items.cast(BINARY)], ["key", "value"])
+    return pa.ListArray.from_arrays(properties.offsets, pairs)
