@@ -15,6 +15,7 @@ ipc_template   turns memory into a batch in one call, as an Arrow IPC message
 by_topic       gathers frequent topics in batches of their own
 parallel       scans on several threads
 queue_batch    reads messages of one queue as a batch
+kafka_shape    gives rows the columns of Spark's Kafka source
 """
 
 from __future__ import annotations

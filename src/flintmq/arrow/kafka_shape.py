@@ -1,4 +1,4 @@
-"""Gives messages the columns that Spark's Kafka source has, for programs that were written for it."""
+"""Gives messages the columns of Spark's Kafka source."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _KAFKA = pa.schema(
 
 
 def kafka_schema(headers: bool, many: bool) -> pa.Schema:
-    """Return all columns. `headers`: with that of headers, as the option includeHeaders asks."""
+    """Return all columns. `headers`: with the column of headers."""
     added = [pa.field(name, TEXT) for name in member_columns(many)]
     return pa.schema([*_KAFKA, *([HEADERS] if headers else []), *added])
 
 
 def messages_schema(wanted: pa.Schema, many: bool) -> pa.Schema:
-    """Return the columns of messages that these are made of; one at least, which tells how many rows there are."""
+    """Return the columns of messages that these are made of: one at least."""
     names = dict.fromkeys(SOURCES.get(name, name) for name in wanted.names if name != "timestampType")
     return narrow(list(names) or ["queue_id"], of_many(SPARK_SCHEMA, many))
 

@@ -72,7 +72,7 @@ def shaped_rows(
     lines: Callable[[Report], Iterator[str]],
     tell: Callable[[str], None],
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the rows of one task with the columns of `wanted`, in the shape that the options ask for."""
+    """Yield the rows of one task in the shape that the options ask for."""
     from flintmq.arrow.kafka_shape import messages_schema, to_kafka
     from flintmq.spark.schema import check_schema, columns_of
 
