@@ -64,6 +64,7 @@ def test_headers_are_the_properties(load):
 def test_filters_on_names_of_kafka(load):
     assert load().where("partition = 1 AND topic = 'orders'").count() == 15
     assert load().where("timestamp < timestamp'1970-01-02'").count() == 0
+    assert load().where("key = X'6b31'").count() == 1, "the key k1"
     assert load().where("offset >= 3").select("offset").distinct().count() == 13
     assert load().count() == 32
 

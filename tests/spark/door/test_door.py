@@ -75,6 +75,17 @@ def test_only_columns_that_a_query_uses_are_read(spark, store):
     assert frame.count() == MESSAGES, "of no column"
 
 
+def test_filters_are_offered_if_they_have_a_text(spark, store):
+    """Bytes have none: what Java prints of them is another value in each process."""
+    frame = spark.read.format("flintmq").load(store)
+    assert '"column":"topic","operator":"=","values":["Orders"]' in plan_of(frame.where("topic = 'Orders'"))
+    for condition in ("body = X'01'", "body IN (X'01', X'02')", "topic = 'a' OR queue_id = 1"):
+        assert re.search(r"BatchScan flintmq [^\[]*\[[^]]*\] *flintmq \S+ \[\]", plan_of(frame.where(condition))), (
+            condition
+        )
+    assert frame.where("body = X'01'").count() == 0
+
+
 @pytest.mark.parametrize(
     "query",
     [

@@ -31,6 +31,7 @@ final class Filters {
             if (!(children[at] instanceof LiteralValue)) return null;
             LiteralValue literal = (LiteralValue) children[at];
             Object value = literal.value();
+            if (value instanceof byte[]) return null; // bytes have no place in JSON, and no column of text is compared with them
             if (value == null) values.addNull();
             else if (value instanceof Number) values.add(((Number) value).longValue());
             else values.add(value.toString());
