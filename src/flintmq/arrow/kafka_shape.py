@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 
 from flintmq.arrow.schema import SPARK_SCHEMA, TEXT, US, member_columns, narrow, of_many
@@ -19,23 +21,21 @@ SOURCES = {
     "headers": "properties",
 }
 """Column -> the column of a message that it is made of; `timestampType` is made of none."""
-_KAFKA = pa.schema(
-    [
-        ("key", BINARY),
-        ("value", BINARY),
-        ("topic", TEXT),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", US),
-        ("timestampType", pa.int32()),
-    ]
-)
+_TYPES: dict[str, pa.DataType] = {
+    "key": BINARY,
+    "value": BINARY,
+    "topic": TEXT,
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": US,
+    "timestampType": pa.int32(),
+}
 
 
 def kafka_schema(headers: bool, many: bool) -> pa.Schema:
     """Return all columns. `headers`: with the column of headers."""
     added = [pa.field(name, TEXT) for name in member_columns(many)]
-    return pa.schema([*_KAFKA, *([HEADERS] if headers else []), *added])
+    return pa.schema([*pa.schema(_TYPES), *([HEADERS] if headers else []), *added])
 
 
 def messages_schema(wanted: pa.Schema, many: bool) -> pa.Schema:
@@ -49,13 +49,13 @@ def to_kafka(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([_column(batch, field) for field in wanted], schema=wanted)
 
 
-def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+def _column(batch: pa.RecordBatch, field: Any) -> Any:
     if field.name == "timestampType":
         return pa.repeat(pa.scalar(LOG_APPEND_TIME, field.type), batch.num_rows)
-    column = batch.column(SOURCES.get(field.name, field.name))
+    column: Any = batch.column(SOURCES.get(field.name, field.name))
     return _headers(column).cast(field.type) if field.name == "headers" else column.cast(field.type)
 
 
-def _headers(properties: pa.MapArray) -> pa.ListArray:
+def _headers(properties: Any) -> Any:
     pairs = pa.StructArray.from_arrays([properties.keys, properties.items.cast(BINARY)], ["key", "value"])
     return pa.ListArray.from_arrays(properties.offsets, pairs)
