@@ -83,12 +83,16 @@ class Connection:
         """Send a head and what follows it."""
         waiting = [memoryview(piece).cast("B") for piece in (head.to_bytes(4, "big", signed=True), *pieces)]
         with self._sending:
-            while waiting:
-                sent = self._line.sendmsg(waiting[:256])
-                while waiting and sent >= len(waiting[0]):
-                    sent -= len(waiting.pop(0))
-                if sent:
-                    waiting[0] = waiting[0][sent:]
+            _send_all(self._line, waiting)
+
+
+def _send_all(line: socket.socket, waiting: list[memoryview]) -> None:
+    while waiting:
+        sent = line.sendmsg(waiting[:256])
+        while waiting and sent >= len(waiting[0]):
+            sent -= len(waiting.pop(0))
+        if sent:
+            waiting[0] = waiting[0][sent:]
 
 
 class RowsSink(io.RawIOBase):
