@@ -48,4 +48,6 @@ def main(store: Path, out: Path) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("name two paths: python examples/log_to_parquet.py basic messages.parquet")
     main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -57,4 +57,6 @@ def main(store: Path, table: Path) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("name two paths: python examples/spark_stream.py shop table 2>/dev/null")
     main(Path(sys.argv[1]), Path(sys.argv[2]))

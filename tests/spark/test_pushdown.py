@@ -6,13 +6,18 @@ from datetime import UTC, datetime, timedelta, timezone
 import pyspark.sql.datasource as filters
 import pytest
 
-from flintmq.spark.pushdown import described, narrowed
+from flintmq.spark.pushdown import comparisons, described
+from flintmq.store.commitlog import pushdown
 from flintmq.store.commitlog.predicate import Predicate
 from tests.support.spark_reading import SPARK
 
 if SPARK < (4, 1):
     pytest.skip("Spark 4.0 pushes no filters to Python", allow_module_level=True)
 EVERYTHING = Predicate()
+
+
+def narrowed(predicate, offered):
+    return pushdown.narrowed(predicate, comparisons(offered))
 
 
 def at(ms, us=0):

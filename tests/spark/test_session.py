@@ -12,6 +12,8 @@ from flintmq.errors import MissingExtraError
 from flintmq.spark.session import _is_local
 from tests.harness import class_archive
 
+session_module = sys.modules[_is_local.__module__]  # the package has a function of that name
+
 session_module = sys.modules["flintmq.spark.session"]
 
 COUNT = """
@@ -235,3 +237,17 @@ def test_the_address_is_set_for_local_masters_only(monkeypatch, master, environm
 
 def test_the_package_is_importable_without_pyspark():
     run("import sys; sys.modules['pyspark'] = None; import flintmq.spark; flintmq.spark.session")
+
+
+@pytest.mark.parametrize(
+    "line", ["spark.jars /a.jar,/b.jar", "  spark.jars=/a.jar,/b.jar", "spark.jars: /a.jar,/b.jar"]
+)
+def test_jars_of_a_configuration_file_stay(tmp_path, monkeypatch, line):
+    (tmp_path / "spark-defaults.conf").write_text(f"# spark.jars /no.jar\nspark.jars.packages x:y:1\n{line}\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    monkeypatch.setattr(session_module, "JAR", tmp_path / "spark-defaults.conf")  # a file that is there
+    ours = str(tmp_path / "spark-defaults.conf")
+    assert session_module._door({}) == {"spark.jars": f"/a.jar,/b.jar,{ours}"}
+    assert session_module._door({"spark.jars": "/c.jar"}) == {"spark.jars": f"/c.jar,{ours}"}
+    assert session_module._door({"spark.jars": ""}) == {}

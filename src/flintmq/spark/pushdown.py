@@ -23,14 +23,6 @@ _ORDER = {"GreaterThan": ">", "GreaterThanOrEqual": ">=", "LessThan": "<", "Less
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def narrowed(predicate: Predicate, filters: Iterable[Filter]) -> Predicate:
-    """Add the filters that a scan can use to a predicate: on topic, queue, tags and store time.
-
-    Filters on other columns, and of unknown kinds, change nothing.
-    """
-    return pushdown.narrowed(predicate, comparisons(filters))
-
-
 def comparisons(filters: Iterable[Filter]) -> list[Comparison]:
     """Return the comparisons in filters that must all hold, as far as understood."""
     return [one for item in filters for one in _comparisons(item)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import re
 import sys
 import warnings
 from collections.abc import Mapping
@@ -81,10 +82,29 @@ def session(name: str, master: str | None = None, **conf: object) -> SparkSessio
 
 def _door(conf: Mapping[str, object]) -> dict[str, str]:
     """Return the setting that adds our jar, if it was built, to those of the user."""
-    jars = conf.get("spark.jars")
-    if jars == "" or not JAR.is_file():
+    jars = conf.get("spark.jars", _jars_elsewhere())
+    if conf.get("spark.jars") == "" or not JAR.is_file():
         return {}
     return {"spark.jars": f"{jars},{JAR}" if jars else str(JAR)}
+
+
+def _jars_elsewhere() -> str:
+    """Return the jars that spark-submit or spark-defaults.conf names: a setting of ours would replace them."""
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        from pyspark import SparkConf, SparkContext
+
+        SparkContext._ensure_initialized()
+        return str(SparkConf().get("spark.jars", ""))
+    import pyspark
+
+    home = os.environ.get("SPARK_HOME") or os.path.dirname(pyspark.__file__)
+    path = os.path.join(os.environ.get("SPARK_CONF_DIR") or os.path.join(home, "conf"), "spark-defaults.conf")
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = [re.match(r"\s*spark\.jars[\s=:]+(\S+)", line) for line in file]
+    except OSError:
+        return ""
+    return next((one[1] for one in reversed(found) if one), "")
 
 
 def _is_utf8(environ: Mapping[str, str]) -> bool:

@@ -152,6 +152,19 @@ def test_rows_are_put_into_the_topic_of_the_table(spark, named, tmp_path):
         assert view.topics() == ["Orders"]
 
 
+def test_several_stores_are_not_written(spark, named, tmp_path):
+    """By a pattern a new store would be made whose name is the pattern."""
+    from pyspark.errors import PySparkException
+
+    for name in ("a", "b"):
+        filled(tmp_path / name / "store", Orders=2)
+    mq = named(**{"stores.all": tmp_path / "*" / "store", "writable": "true"})
+    assert rows(spark, f"SELECT count(*) FROM {mq}.all.Orders") == [(4,)]
+    with pytest.raises(PySparkException, match="does not support append|CANNOT_FIND_DATA"):
+        spark.sql(f"INSERT INTO {mq}.all.Orders (body) VALUES (X'01')")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+
+
 def test_a_catalog_without_a_store_says_how_to_give_one(spark, named):
     from pyspark.errors import PySparkException
 

@@ -8,6 +8,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -145,7 +146,7 @@ def listening() -> str:
     own = {os.readlink(link) for link in Path(f"/proc/{serving()[0]}/fd").iterdir()}
     for line in Path("/proc/net/unix").read_text().splitlines():
         words = line.split()
-        if len(words) > 7 and f"socket:[{words[6]}]" in own and "/flintmq-spark-" in words[7]:
+        if len(words) > 7 and f"socket:[{words[6]}]" in own and "/flintmq-door-" in words[7]:
             return words[7]
     raise AssertionError("it listens nowhere")
 
@@ -196,6 +197,8 @@ def test_a_sample_is_drawn_by_the_python_side(spark, store):
     assert "sample" in plan_of(frame)
     assert 0.2 * MESSAGES < len(found) < 0.3 * MESSAGES
     assert found == [row.physical_offset for row in frame.select("physical_offset").collect()], "the same each time"
+    parts = [frame.where(which).count() for which in ("topic = 'Orders'", "topic <> 'Orders'")]
+    assert sum(parts) == len(found) and all(parts), "filters of a query change nothing of the sample"
     other = spark.read.format("flintmq").load(store).sample(fraction=0.25, seed=4)
     assert found != [row.physical_offset for row in other.select("physical_offset").collect()]
 
@@ -226,9 +229,9 @@ def fake_python(folder: Path, program: str) -> str:
 
 
 HEAD = """
-import socket, sys, tempfile
+import os, socket, sys
 sys.stdin.readline()
-path = tempfile.mkdtemp() + "/door"
+path = os.environ["FAKE_FOLDER"] + "/door"
 door = socket.socket(socket.AF_UNIX); door.bind(path); door.listen(8)
 print("flintmq-door " + path, flush=True)
 """
@@ -260,7 +263,11 @@ except Exception as error:
     print("SAID", str(error).replace(chr(10), " "))
 print("TOOK", time.monotonic() - began)
 """
-    done = subprocess.run([sys.executable, "-c", job], capture_output=True, text=True, timeout=120)
+    with tempfile.TemporaryDirectory() as folder:  # the path of a socket is short
+        surroundings = {**os.environ, "FAKE_FOLDER": folder}
+        done = subprocess.run(
+            [sys.executable, "-c", job], capture_output=True, text=True, timeout=120, env=surroundings
+        )
     (heard,) = re.findall("SAID (.*)", done.stdout)
     assert said in heard, done.stderr[-2000:]
     assert float(re.findall("TOOK (.*)", done.stdout)[0]) < 25
@@ -283,15 +290,21 @@ def test_another_version_on_an_executor_is_refused_by_name(spark, store, monkeyp
 
 def test_directories_of_killed_ones_are_removed_by_the_next(tmp_path, monkeypatch):
     import fcntl
-    import tempfile
 
     from flintmq.spark.door import serve
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    left, held = tmp_path / "flintmq-spark-left", tmp_path / "flintmq-spark-held"
+    left, held = tmp_path / "flintmq-door-left", tmp_path / "flintmq-door-held"
     for folder in (left, held):
         folder.mkdir()
-        (folder / "door").touch()
+        monkeypatch.chdir(folder)  # the path of a socket is short
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind("door")
+    monkeypatch.chdir(tmp_path)
+    others = {"flintmq-door-results": "part-0.parquet", "flintmq-door-notes": "door"}
+    for name, file in others.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / file).write_text("of a user")
     handle = os.open(held, os.O_RDONLY)
     fcntl.flock(handle, fcntl.LOCK_EX)
     serve._remove_left_ones()
@@ -300,3 +313,4 @@ def test_directories_of_killed_ones_are_removed_by_the_next(tmp_path, monkeypatc
     own = serve._own_folder()
     serve._remove_left_ones()
     assert own.is_dir() and not held.exists()
+    assert all((tmp_path / name / file).read_text() == "of a user" for name, file in others.items())

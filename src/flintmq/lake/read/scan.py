@@ -79,10 +79,7 @@ def plan_scan(
 
 def narrowed_plan(plan: ScanPlan, limits: Iterable[Comparison]) -> ScanPlan:
     """Return a plan without some rows that comparisons exclude; their giver applies them too."""
-    predicate = narrowed(plan.options.predicate, limits)
-    begin, end = scan_bounds(absolute(plan.options.path), plan.log, predicate, plan.log_end)
-    options = replace(plan.options, predicate=predicate)
-    return replace(plan, options=options, begin=max(begin, plan.begin), end=min(end, plan.end))
+    return replace(plan, options=replace(plan.options, predicate=narrowed(plan.options.predicate, limits)))
 
 
 def scan_range(

@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from flintmq.cluster.member import Member
-    from flintmq.lake.read.scan import ScanPlan
-
     Calls = dict[str, Callable[[Fields], Fields]]
 
 log = logging.getLogger("flintmq.spark")
@@ -96,17 +93,21 @@ def _plan(connection: Connection, request: Fields) -> None:
     """
     reader, whole = _source(request).reader(_columns(request)), request["plans"]
     if not isinstance(reader, BatchReader):  # of the queues, or of a table and its stores
-        parts = _unpacked(whole) if whole else reader.partitions()
-        connection.answer(parts=_parts(reader, parts), plans=whole or _packed(parts))
+        tasks = _unpacked(whole) if whole else reader.partitions()
+        connection.answer(parts=_parts(reader, tasks), plans=whole or _packed(tasks))
         return
     plans = _unpacked(whole) if whole else reader.plans()
     wanted = reader.narrowed(plans, comparisons(request["filters"], reader.options.shape))
+    parts: list[Any] = reader.splits(wanted)
+    span = sum(plan.end - plan.begin for _, plan in plans)
+    left = sum(part.part.end - part.part.begin for part in parts)  # without the zones that filters leave out
+    records = sum(estimated_records(plan.log, plan.begin, plan.end) for _, plan in plans)
     connection.answer(
-        parts=_parts(reader, reader.splits(wanted)),
+        parts=_parts(reader, parts),
         plans=whole or _packed(plans),
-        bytes=(left := _bytes(wanted)),
-        left_out=_bytes(plans) - left,
-        rows=sum(estimated_records(plan.log, plan.begin, plan.end) for _, plan in wanted),
+        bytes=left,
+        left_out=span - left,
+        rows=records * left // span if span else 0,
     )
 
 
@@ -117,10 +118,6 @@ def _contents(connection: Connection, request: Fields) -> None:
 def _table(connection: Connection, request: Fields) -> None:
     found = Catalog(request["options"]).table(tuple(request["namespace"]), request["table"], request.get("until"))
     connection.answer(**found)
-
-
-def _bytes(plans: list[tuple[Member, ScanPlan]]) -> int:
-    return sum(plan.end - plan.begin for _, plan in plans)
 
 
 def _source(request: Fields) -> FlintMQSource:

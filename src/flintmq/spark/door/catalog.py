@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flintmq.cluster.member import Member
+from flintmq.config.keys import KEYS
 from flintmq.errors import UsageError
 from flintmq.lake.read.members import broker_members, of_each
 from flintmq.lake.read.option_text import flag
@@ -85,8 +86,9 @@ class Catalog:
             options["endingTimestamp"] = str(until // 1000 + 1)  # messages of that millisecond are there
         properties = {"provider": "flintmq", "location": self.stores[store], "comment": comment}
         found = {"schema": FlintMQSource(options).schema().json(), "options": options, "properties": properties}
-        if self.writable and not own:
-            found["sink"] = {"path": self.stores[store], "topic": topic}
+        if self.writable and not own and self._options(store).stores is None:  # of several, which one would it be?
+            keys = {name: value for name, value in self.common.items() if name in KEYS}
+            found["sink"] = {**keys, "path": self.stores[store], "topic": topic}
         return found
 
     def _has(self, namespace: Namespace, topic: str) -> bool:

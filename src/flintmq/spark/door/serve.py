@@ -23,12 +23,14 @@ import socket
 import sys
 import tempfile
 import threading
+import traceback
+from contextlib import suppress
 from pathlib import Path
 
 from flintmq.errors import UsageError
 from flintmq.spark.versions import check_spark
 
-NAME = "flintmq-spark-"  # how the directories of sockets begin
+NAME = "flintmq-door-"  # how the directories of sockets begin
 WORD = "flintmq-door "  # PythonSide.java waits for it
 BEAT = 1.0  # seconds
 
@@ -40,6 +42,7 @@ def main() -> None:
     os.dup2(2, 1)  # what a library prints is no answer
     _import_all(answers)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver, which then cancels its queries
     _remove_left_ones()
     folder = _own_folder()
     try:
@@ -69,12 +72,15 @@ def _serve_and_exit(line: socket.socket, token: str) -> None:
     """Serve a connection as a forked process, which ends here."""
     from flintmq.spark.door.answers import serve_connection
 
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     code = 1
     try:
         serve_connection(line, token)
         code = 0
     except (BrokenPipeError, ConnectionResetError):  # the other side wants no more
         code = 0
+    except Exception:
+        traceback.print_exc()  # the other side sees that the line ends
     finally:
         sys.stderr.flush()
         os._exit(code)
@@ -112,11 +118,19 @@ def _own_folder() -> Path:
 
 
 def _remove_left_ones() -> None:
+    """Remove the sockets that nobody holds, each with its directory.
+
+    Somebody else may have a directory of such a name: one with anything but our socket stays as it is.
+    """
     for folder in Path(tempfile.gettempdir()).glob(f"{NAME}*"):
         handle = _locked(folder)
-        if handle is not None:
-            shutil.rmtree(folder, ignore_errors=True)
-            os.close(handle)
+        if handle is None:
+            continue
+        with suppress(OSError):
+            if [path.name for path in folder.iterdir() if path.is_socket()] == os.listdir(folder) == ["door"]:
+                (folder / "door").unlink()
+                folder.rmdir()
+        os.close(handle)
 
 
 def _locked(folder: Path) -> int | None:

@@ -162,7 +162,8 @@ final class StoreScan
         if (plan == null) {
             ObjectNode request = DoorSource.request("plan", options);
             request.put("schema", schema.json());
-            request.set("filters", Filters.of(filters));
+            // A sample is of all rows, whatever the query then filters: else two queries of it would not fit together.
+            request.set("filters", Filters.of(sample == null ? filters : new Predicate[0]));
             plan = table.plan(options, request);
         }
         return plan;
