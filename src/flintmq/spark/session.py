@@ -89,7 +89,7 @@ def _door(conf: Mapping[str, object]) -> dict[str, str]:
 
 
 def _jars_elsewhere() -> str:
-    """Return the jars that spark-submit or spark-defaults.conf names: a setting of ours would replace them."""
+    """Return the jars that spark-submit or spark-defaults.conf names, which ours would replace."""
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         from pyspark import SparkConf, SparkContext
 
