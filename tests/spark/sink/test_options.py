@@ -79,3 +79,10 @@ def test_rocketmqs_keys_are_checked() -> None:
     wrong: Any = {"path": "/s", "maxIndexNum": "many"}
     with pytest.raises(ConfigError, match="maxIndexNum"):
         SinkOptions.parse(wrong, stream=False)
+
+
+@pytest.mark.parametrize("path", ["/data/*/store", "/data/{broker}/store", "/data/cluster.toml"])
+def test_several_stores_are_not_written(path):
+    """A store would be made whose name is the pattern."""
+    with pytest.raises(UsageError, match="names several stores; name the one that gets the messages"):
+        SinkOptions.parse({"path": path}, stream=False)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from flintmq.cluster.members import names_many
 from flintmq.config.keys import KEYS, StoreConfig
 from flintmq.config.text import short
 from flintmq.errors import UsageError
@@ -51,6 +52,9 @@ class SinkOptions:
         given = _NAMES.spell(options)
         if not given.get("path"):
             raise UsageError("no store given; name its directory: .save(STORE) or .start(STORE), or the option path")
+        config = StoreConfig.from_keys({name: value for name, value in given.items() if name in KEYS})
+        if names_many(given["path"], config):
+            raise UsageError(f"{short(given['path'])} names several stores; name the one that gets the messages")
         path = os.path.abspath(local_only(given["path"]))
         query = given.get("queryId") or None
         if stream:
@@ -63,7 +67,7 @@ class SinkOptions:
             path,
             query,
             number(given, "batchId", 0),
-            StoreConfig.from_keys({name: value for name, value in given.items() if name in KEYS}),
+            config,
             peer,
             stream,
             given.get("checkpointLocation", ""),
