@@ -172,6 +172,18 @@ def test_a_wrong_token_is_refused(spark, store, token):
 def test_what_is_limited_ends_its_processes(spark, store):
     frame = spark.read.format("flintmq").load(store)
     assert len(frame.limit(3).collect()) == 3
+    assert_none_is_left()
+
+
+def test_a_stream_that_is_refused_ends_its_process(spark, store, tmp_path):
+    frame = spark.readStream.format("flintmq").option("maxIndexNum", 3000).load(store)
+    query = frame.writeStream.format("noop").trigger(availableNow=True)
+    with pytest.raises(Exception, match="maxIndexNum"):
+        query.option("checkpointLocation", str(tmp_path)).start().awaitTermination(60)
+    assert_none_is_left()
+
+
+def assert_none_is_left() -> None:
     deadline = time.monotonic() + 10
     while len(serving()) > 1 and time.monotonic() < deadline:
         time.sleep(0.05)

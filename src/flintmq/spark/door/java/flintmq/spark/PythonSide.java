@@ -159,8 +159,13 @@ final class PythonSide {
         } catch (IOException error) {
             throw new UncheckedIOException(error);
         }
-        line.send(request);
-        return line;
+        try {
+            line.send(request);
+            return line;
+        } catch (RuntimeException error) {
+            line.close();
+            throw error;
+        }
     }
 
     /** Asks the process of the driver; again, if somebody ended it just before. */

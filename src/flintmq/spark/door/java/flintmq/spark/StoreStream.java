@@ -138,8 +138,13 @@ final class StoreStream implements MicroBatchStream, SupportsAdmissionControl, S
                 if (line == null) opened.close();
             }
         }
-        line.send(request);
-        return line.answer();
+        try {
+            line.send(request);
+            return line.answer();
+        } catch (RuntimeException error) {
+            line.close(); // Spark stops no stream whose first calls fail
+            throw error;
+        }
     }
 
     private static Offset place(JsonNode answer) {
