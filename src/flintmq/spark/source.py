@@ -61,9 +61,9 @@ class FlintMQSource(DataSource):
         """
         from flintmq.lake.read.options import is_table
         from flintmq.lake.stream.options import StreamOptions, is_stream
-        from flintmq.spark.queue_view import queue_schema
         from flintmq.spark.schema import columns_of, spark_schema
         from flintmq.spark.versions import check_spark
+        from flintmq.spark.views import view_schema
 
         check_spark()
         options = dict(self.options)
@@ -78,17 +78,19 @@ class FlintMQSource(DataSource):
             from flintmq.spark.history import history_schema
 
             return history_schema(read)
-        return queue_schema(read.many) if read.view == "queues" else spark_schema(read.columns, columns_of(read))
+        if read.view != "messages":
+            return view_schema(read.view, read.many)
+        return spark_schema(read.columns, columns_of(read))
 
     @from_one_frame
     def reader(self, schema: StructType) -> DataSourceReader:
         from flintmq.spark.schema import check_schema, columns_of
 
         options = self._options()
-        if options.view == "queues":
-            from flintmq.spark.queue_view import QueueReader
+        if options.view != "messages":
+            from flintmq.spark.views import ViewReader
 
-            return QueueReader(options, schema)
+            return ViewReader(options, schema)
         if options.history is not None:
             from flintmq.spark.history import HistoryReader
 
@@ -109,8 +111,8 @@ class FlintMQSource(DataSource):
         from flintmq.spark.stream import StreamReader
 
         options = StreamOptions.parse(dict(self.options))
-        if options.read.view == "queues":
-            raise UsageError("option view: queues is for spark.read; a stream has messages")
+        if options.read.view != "messages":
+            raise UsageError(f"option view: {options.read.view} is for spark.read; a stream has messages")
         if options.read.history is not None:
             from flintmq.spark.history import HistoryStreamReader
 

@@ -1,5 +1,6 @@
 """Stores as namespaces of Spark's catalog, their topics as tables."""
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -83,11 +84,21 @@ def test_a_table_has_the_messages_of_now_and_a_new_topic_is_there(spark, named, 
     assert rows(spark, f"SELECT keys FROM {mq}.Refunds") == [("k0",)]
 
 
-def test_queues_are_a_table_below_each_topic(spark, named, tmp_path):
+def test_what_the_files_say_is_a_table_below_each_topic(spark, named, tmp_path):
     mq = named(path=filled(tmp_path / "store", Orders=9, Payments=4))
     found = rows(spark, f"SELECT topic, sum(messages) FROM {mq}.Orders.queues GROUP BY topic")
     assert found == [("Orders", 9)]
-    assert rows(spark, f"SHOW TABLES IN {mq}.Payments") == [("Payments", "queues", False)]
+    tables = [("Payments", name, False) for name in ("queues", "groups", "index")]
+    assert sorted(rows(spark, f"SHOW TABLES IN {mq}.Payments")) == sorted(tables)
+    offsets = {"offsetTable": {"Orders@billing": {"0": 4}, "Payments@billing": {"0": 4}}}
+    (tmp_path / "store" / "config" / "consumerOffset.json").write_text(json.dumps(offsets))
+    wanted = "SELECT consumer_group, next_offset, lag"
+    assert rows(spark, f"{wanted} FROM {mq}.Orders.groups WHERE queue_id = 0") == [("billing", 4, 5)]
+    with open_store(tmp_path / "store") as view:
+        places = {view.get("Payments", 0, number).physical_offset for number in range(4)}
+    found = rows(spark, f"SELECT physical_offset FROM {mq}.Payments.index")
+    assert {offset for (offset,) in found} == places and len(places) == 4
+    assert rows(spark, f"SELECT count(*) FROM {mq}.Payments.index") == [(len(found),)]
 
 
 @pytest.mark.parametrize("name", ["Nothing", "Orders.nothing", "nowhere.Orders"])

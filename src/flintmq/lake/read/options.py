@@ -31,7 +31,8 @@ OWN_NAMES = {
     "/data/{broker}/store or /data/*/store, or a manifest (cluster.toml)",
     "paths": 'several stores: ["/data/a/store", "/data/b/store"]; .load([A, B]) sets it',
     "columns": "which columns, in which order, separated by commas",
-    "view": "messages (the default); or queues: a row for each queue, with its offsets and number of messages",
+    "view": "messages (the default); queues: a row for each queue, with its offsets and number of messages; groups: "
+    "the offsets and lag of consumer groups in each queue; index: the items of the key index",
     "shape": "messages (the default); or kafka: the columns of Spark's Kafka source",
     "includeHeaders": "with shape kafka, true: properties as the column headers",
     "subscribe": "topics, separated by commas",
@@ -301,8 +302,8 @@ def _tags(given: Mapping[str, str]) -> frozenset[str] | None:
 
 
 def _view(given: Mapping[str, str]) -> str:
-    """Return the view; the view of queues has its own columns and no bounds."""
-    view = choice(given, "view", ("messages", "queues"))
+    """Return the view; one that is not of messages has its own columns and no bounds."""
+    view = choice(given, "view", ("messages", "queues", "groups", "index"))
     allowed = (
         "path",
         "paths",
@@ -315,9 +316,9 @@ def _view(given: Mapping[str, str]) -> str:
         "access",
         "pushdown",
     )
-    others = [name for name in given if name in OWN_NAMES and name not in allowed] if view == "queues" else []
+    others = [name for name in given if name in OWN_NAMES and name not in allowed] if view != "messages" else []
     if others:
-        raise UsageError(f"option {others[0]} does not apply to view queues; leave it out")
+        raise UsageError(f"option {others[0]} does not apply to view {view}; leave it out")
     return view
 
 

@@ -7,7 +7,8 @@
     spark.sql.catalog.mq.writable      true                         INSERT INTO puts; without it nothing does
 
 A store, several by a pattern, or a manifest is a namespace; its topics are tables. Below a topic are its metadata
-tables: `mq.shop.Orders.queues`. What there is is looked up each time: a new topic is there at the next query.
+tables: `mq.shop.Orders.queues`, `groups`, `index`. What there is is looked up each time: a new topic is there at the
+next query.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from flintmq.store.read.queue_lookup import QueueLookup
 
 STORES = "stores."
 OWN = ("path", "writable")
-METADATA = {"queues": {"view": "queues"}}
-"""Name of a table below a topic -> the options that read it."""
+METADATA = ("queues", "groups", "index")
+"""Names of the tables below a topic: each is what the option `view` of that name reads."""
 HINT = (
     "spark.sql.catalog.NAME.path=STORE, or spark.sql.catalog.NAME.stores.SHOP=STORE for mq.SHOP.TOPIC; STORE is a "
     "directory, a URL, a pattern of several stores, or a manifest"
@@ -75,7 +76,7 @@ class Catalog:
             store, topic, own = namespace, name, {}
             comment = f"messages of the topic {topic}"
         elif namespace[:-1] in self.stores and name in METADATA:
-            store, topic, own = namespace[:-1], namespace[-1], METADATA[name]
+            store, topic, own = namespace[:-1], namespace[-1], {"view": name}
             comment = f"{name} of the topic {topic}"
         else:
             return {}
