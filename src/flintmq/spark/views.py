@@ -141,7 +141,7 @@ def _groups(options: ReadOptions) -> tuple[QueueLookup, Rows]:
 
 
 def _index(options: ReadOptions) -> tuple[QueueLookup, Rows]:
-    """Return the items; where topics or queues are asked for, those that lead to a record of one."""
+    """Return the items; of topics or queues that are asked for, those of their records."""
     from flintmq.store.commitlog.records import RecordReader
     from flintmq.store.index.reader import discover
 
