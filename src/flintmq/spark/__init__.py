@@ -7,6 +7,7 @@ session     makes a session that has the source
 packing     packs the package for workers that have none
 java        finds a Java that Spark can run on
 versions    refuses a Spark that it was not tried with
+tables      makes a store a table of Spark's own catalog
 door        a source in the JVM, and the catalog: what they ask in Python
 schema      converts the schema to Spark's types, and checks it
 pushdown    converts the filters that Spark offers
@@ -38,15 +39,17 @@ if TYPE_CHECKING:
     from flintmq.spark.jobs.stats.job import stats
     from flintmq.spark.jobs.verify import verify
     from flintmq.spark.source import FlintMQSource
+    from flintmq.spark.tables import table
 
 __all__ = [
     "FlintMQSource", "dispatch", "export", "export_stream", "pack", "rebuild", "register", "replay", "session",
-    "stats", "verify",
+    "stats", "table", "verify",
 ]  # fmt: skip
 _LAZY = {
     "FlintMQSource": "source",
     "export_stream": "jobs.export.job",
     "rebuild": "jobs.rebuild",
+    "table": "tables",
     "verify": "jobs.verify",
     **{name: f"jobs.{name}.job" for name in ("dispatch", "export", "replay", "stats")},
 }
