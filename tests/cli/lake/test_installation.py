@@ -1,13 +1,15 @@
-"""The doctor's rows about Spark: Java, and the Python of workers that are made to be ill."""
+"""The doctor's rows about Spark: its version, the jar, Java, and the Python of workers that are made to be ill."""
 
 import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from flintmq.cli import installation
 from flintmq.cli.lake.installation import spark_checks
 from flintmq.errors import JavaNotFoundError
+from flintmq.spark import door
 
 
 def by_name(checks: list[installation.Check]) -> dict[str, installation.Check]:
@@ -52,3 +54,20 @@ def test_a_broken_source_of_somebody_else_is_named(monkeypatch: pytest.MonkeyPat
     check = by_name(found)["spark sources"]
     assert check.state == "broken" and "pyspark_other" in check.found and "half installed" in check.found
     assert not installation.diagnose(found).healthy
+
+
+def test_the_version_of_spark_and_the_jar_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    checks = by_name(spark_checks(no_java))
+    assert checks["spark version"].state == "ok"
+    assert checks["spark version"].found == f"PySpark {pyspark.__version__}; supported are 4.0 to 4.3"
+
+    monkeypatch.setattr(door, "JAR", tmp_path / "flintmq-door.jar")
+    check = by_name(spark_checks(no_java))["spark jar"]
+    assert check.state == "missing" and check.found == "not built: the source in Python is used"
+    door.JAR.write_bytes(b"PK")
+    assert by_name(spark_checks(no_java))["spark jar"] == installation.Check("spark jar", "ok", str(door.JAR))
+
+    monkeypatch.setattr(pyspark, "__version__", "3.5.6")
+    check = by_name(spark_checks(no_java))["spark version"]
+    assert check.state == "missing" and "was tried with Spark 4.0 to 4.3, and this is 3.5.6" in check.found
+    assert not any("\n" in one.found for one in spark_checks(no_java))

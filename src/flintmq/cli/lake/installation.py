@@ -1,4 +1,4 @@
-"""Finds out whether Spark would run here: its Java, and the Python of its workers.
+"""Finds out whether Spark would run here: its version and Java, our jar, its workers.
 
 Nothing is downloaded, and no session is started.
 """
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 
 from flintmq.cli.installation import BROKEN, OK, OPTIONAL, Check, installed
-from flintmq.errors import JavaNotFoundError
+from flintmq.errors import JavaNotFoundError, UsageError
 
 _WORKER = """
 import importlib, json, pkgutil, sys
@@ -43,8 +43,27 @@ def found_java() -> str:
 
 
 def spark_checks(find_java: Callable[[], str] = found_java) -> list[Check]:
-    """Check Java and Spark's Python; nothing without PySpark."""
-    return [] if installed("pyspark") is None else [_java(find_java), *_workers()]
+    """Check Spark's version, our jar, Java and Spark's Python; nothing without PySpark."""
+    return [] if installed("pyspark") is None else [_version(), _jar(), _java(find_java), *_workers()]
+
+
+def _version() -> Check:
+    from flintmq.spark.versions import TRIED, check_spark
+
+    try:
+        check_spark()
+    except UsageError as error:
+        return Check("spark version", OPTIONAL, error.without_advice, error.advice)
+    return Check("spark version", OK, f"PySpark {installed('pyspark')}; supported are {TRIED[0]} to {TRIED[-1]}")
+
+
+def _jar() -> Check:
+    from flintmq.spark.door import JAR
+
+    if JAR.is_file():
+        return Check("spark jar", OK, str(JAR))
+    advice = "reinstall flintmq where there is Java 17 or later; docs/spark/jvm.md says what the jar brings"
+    return Check("spark jar", OPTIONAL, "not built: the source in Python is used", advice)
 
 
 def _java(find_java: Callable[[], str]) -> Check:
