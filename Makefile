@@ -29,7 +29,7 @@ PARALLEL = -n $(WORKERS) --dist loadfile --max-worker-restart=0
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install compile demo test test-core test-lake test-live test-pure test-spark test-newest test-oldest test-nogil check lint lint-labs format types imports bench crash power power-cuts syscalls torture torture-spark torture-cluster docs coverage fuzz hostile sanitize clean distclean debian mutants mutmut branches soak matrix damage crash-sim crash-sim-pairs dist site object-servers
+.PHONY: help install compile demo test test-core test-lake test-live test-pure test-spark lake-writers test-newest test-oldest test-nogil check lint lint-labs format types imports bench crash power power-cuts syscalls torture torture-spark torture-cluster docs coverage fuzz hostile sanitize clean distclean debian mutants mutmut branches soak matrix damage crash-sim crash-sim-pairs dist site object-servers
 
 help: ## Print this list
 	@echo "FlintMQ: Apache RocketMQ's message store in Python. Start with: make demo, make test"
@@ -63,6 +63,9 @@ test-spark: install ## Run the tests of spark/ on another PySpark: the oldest th
 	test -x $(OTHER_SPARK)/bin/python || $(BIN)/python -m venv $(OTHER_SPARK)
 	FLINTMQ_PURE=1 $(OTHER_SPARK)/bin/python -m pip install --quiet -e '.[all,dev]' 'pyspark==$(SPARK).*'
 	$(OTHER_SPARK)/bin/python -m pytest $(or $(ARGS),tests/spark)
+
+lake-writers: ## Get Delta's and Iceberg's own writers for a version of Spark (SPARK=4.1; Maven), which a test of tests/spark then runs
+	mvn -B -q -f tests/support/lake_writers/pom.xml $(COPY_JARS) -Dspark=$(SPARK) -DincludeGroupIds=io.delta,io.unitycatalog,org.apache.iceberg -DoutputDirectory=$(CURDIR)/build/lake-writers/$(SPARK)
 
 test-newest: install ## Run the tests of arrow/ and cli/ on the newest releases of everything (makes .venv-newest)
 	test -x $(NEWEST)/bin/python || $(BIN)/python -m venv $(NEWEST)
