@@ -108,6 +108,7 @@ def _queues(options: ReadOptions) -> tuple[QueueLookup, Rows]:
 def _groups(options: ReadOptions) -> tuple[QueueLookup, Rows]:
     from flintmq.forensics.inspect import inspect_messages
     from flintmq.store.layout.config_reader import LMQ_OFFSETS, OFFSETS
+    from flintmq.store.layout.queue_name import QueueName
 
     lookup = _lookup(options)
 
@@ -115,18 +116,22 @@ def _groups(options: ReadOptions) -> tuple[QueueLookup, Rows]:
         for problem in lookup.snapshot.broker.problems_of(OFFSETS, LMQ_OFFSETS):
             _missing(options, CorruptStoreError(problem.file, problem.position, f"{problem.reason}; {problem.instead}"))
         content = inspect_messages(lookup)
-        unread = [note.text for note in content.notes if note.code in ("queue", "queues")]
         for note in content.notes:
             if note.code in ("offset-ahead", "offset-absent"):  # where the lag says nothing
                 log.warning("%s", note.text)
+        known = {QueueName(topic.name, queue.queue_id) for topic in content.topics for queue in topic.queues}
         for group in content.groups:
             for one in group.offsets:
-                if not _wants(options, one.topic, one.queue_id):
+                name = QueueName(one.topic, one.queue_id)
+                if not _wants(options, *name):
                     continue
-                places = (f"{one.topic}/{one.queue_id}: ", f"{lookup.snapshot.root}: ")
-                why = next((text for text in unread if text.startswith(places)), None)
-                if why is not None:  # it would look like a lag of zero
-                    _missing(options, StoreError(f"the lag of group {group.name} is not known: {why}"))
+                try:
+                    # There is no such queue, or its end cannot be read, which is no lag of zero.
+                    if name not in known and lookup.bounds(name).max:
+                        raise StoreError("its end could not be read a moment ago; ask again")
+                except (FlintError, OSError) as error:
+                    place = f"{one.topic}/{one.queue_id}"
+                    _missing(options, StoreError(f"the lag of group {group.name} is not known: {place}: {error}"))
                     continue
                 yield {
                     "consumer_group": group.name,
