@@ -67,7 +67,7 @@ def test_the_version_of_spark_and_the_jar_are_told(monkeypatch: pytest.MonkeyPat
     door.JAR.write_bytes(b"PK")
     assert by_name(spark_checks(no_java))["spark jar"] == installation.Check("spark jar", "ok", str(door.JAR))
 
-    monkeypatch.setattr(pyspark, "__version__", "3.5.6")
+    monkeypatch.setattr("flintmq.cli.lake.installation.installed", lambda name: "3.5.6")
     check = by_name(spark_checks(no_java))["spark version"]
     assert check.state == "missing" and "was tried with Spark 4.0 to 4.3, and this is 3.5.6" in check.found
     assert not any("\n" in one.found for one in spark_checks(no_java))

@@ -44,17 +44,18 @@ def found_java() -> str:
 
 def spark_checks(find_java: Callable[[], str] = found_java) -> list[Check]:
     """Check Spark's version, our jar, Java and Spark's Python; nothing without PySpark."""
-    return [] if installed("pyspark") is None else [_version(), _jar(), _java(find_java), *_workers()]
+    version = installed("pyspark")
+    return [] if version is None else [_version(version), _jar(), _java(find_java), *_workers()]
 
 
-def _version() -> Check:
+def _version(version: str) -> Check:
     from flintmq.spark.versions import TRIED, check_spark
 
     try:
-        check_spark()
+        check_spark(version)  # by its name: a PySpark that cannot be imported shall not end the doctor
     except UsageError as error:
         return Check("spark version", OPTIONAL, error.without_advice, error.advice)
-    return Check("spark version", OK, f"PySpark {installed('pyspark')}; supported are {TRIED[0]} to {TRIED[-1]}")
+    return Check("spark version", OK, f"PySpark {version}; supported are {TRIED[0]} to {TRIED[-1]}")
 
 
 def _jar() -> Check:
