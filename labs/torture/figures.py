@@ -79,6 +79,7 @@ FIGURES = {
          "opened as a master", "went on with --resync", "runs with a call that failed"),
     ),
     "torture-spark": Figures("torture_spark", ("kills", "acknowledged", "queued", "exported"), TABLE),
+    "torture-streams": Figures("torture_spark", ("kills", "acknowledged", "queued", "exported"), TABLE),
     "torture-cluster": Figures(
         "torture_spark", ("kills", "moments", "acknowledged", "queued", "exported"), TABLE
     ),

@@ -26,13 +26,13 @@ JAVA_TURNS = 20_000
 STOP_S = 60
 
 
-def spawn(words: list[str], out: Path, errors: Path, mark: str = "") -> subprocess.Popen[bytes]:
+def spawn(words: list[str], out: Path, errors: Path, mark: str = "", **environment: str) -> subprocess.Popen[bytes]:
     """Start a process that dies with this one; what it says is added to two files, `mark` to its environment."""
     paths = [str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     with out.open("ab") as stdout, errors.open("ab") as stderr:
         return subprocess.Popen(
             words, stdout=stdout, stderr=stderr, stdin=subprocess.DEVNULL, preexec_fn=_die_with_parent,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(paths), MARK: mark},
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(paths), MARK: mark, **environment},
         )  # fmt: skip
 
 
@@ -146,6 +146,10 @@ class Exporter:
     def __init__(self, folder: Path, stores: str, to: str, max_offsets: int, partition_by: str) -> None:
         self.folder, self.table = folder, folder / "table"
         self.mark = str(folder.resolve())
+        self.words = self._words(stores, to, max_offsets, partition_by)
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def _words(self, stores: str, to: str, max_offsets: int, partition_by: str) -> list[str]:
         words = [sys.executable, "-m", "flintmq", "spark", "export", stores, "--to", to]
         words += ["--out", str(self.table), "--stream", "--interval", "0.1", "--max-offsets", str(max_offsets)]
         words += [
@@ -154,8 +158,7 @@ class Exporter:
             "--master",
             "local[2,8]",
         ]  # eight attempts of a task; `local[2]` has one
-        self.words = words + [w for key, value in KEYS.items() for w in ("--set", f"{key}={value}")]
-        self.process: subprocess.Popen[bytes] | None = None
+        return words + [w for key, value in KEYS.items() for w in ("--set", f"{key}={value}")]
 
     def start(self) -> None:
         """Start it."""
@@ -173,15 +176,13 @@ class Exporter:
             Whether there was one to kill.
         """
         assert self.process is not None
-        there = list(marked(f"{MARK}={self.mark}"))
-        java = [pid for pid, words in there if words[0].endswith("java")]
-        workers = [pid for pid, words in there if "pyspark.worker" in words]
+        there = self.processes()
         if whom == "driver":
             victims = [self.process.pid]
         elif whom == "all":
             victims = [pid for pid, _ in there]
         else:
-            found = java if whom == "java" else workers
+            found = [pid for pid, words in there if self.is_a(whom, words)]
             victims = [chance.choice(found)] if found else []
         for pid in victims:
             try:
@@ -194,6 +195,14 @@ class Exporter:
             except subprocess.TimeoutExpired:
                 raise AssertionError(f"the driver did not end within {STOP_S} s of the death of {whom}") from None
         return bool(victims)
+
+    def processes(self) -> list[tuple[int, list[str]]]:
+        """All of its processes, with their command lines."""
+        return list(marked(f"{MARK}={self.mark}"))
+
+    def is_a(self, whom: str, words: list[str]) -> bool:
+        """Whether a process with this command line is such a victim."""
+        return words[0].endswith("java") if whom == "java" else "pyspark.worker" in words
 
     def close(self) -> int:
         """SIGTERM; its exit code."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -125,8 +127,22 @@ def tables(table: Path, columns: list[str]) -> Iterator[pa.Table]:
     if (table / "metadata").exists():
         yield iceberg(table).scan(selected_fields=tuple(columns)).to_arrow()
         return
-    for file in table.glob("export=*/**/*.parquet"):
+    for file in data_files(table):
         yield pq.ParquetFile(file).read(columns=columns)
+
+
+def data_files(table: Path) -> Iterator[Path]:
+    """The files of a Parquet table of ours, or those that Spark's file sink has committed."""
+    log = table / "_spark_metadata"
+    if not log.exists():
+        yield from table.glob("export=*/**/*.parquet")
+        return
+    batches = [path for path in log.iterdir() if not path.name.startswith(".")]  # the last compact one has those before
+    compact = max((int(path.stem) for path in batches if path.suffix), default=-1)
+    for path in batches:
+        if int(path.stem) > compact or (int(path.stem) == compact and path.suffix):
+            for line in path.read_text().splitlines()[1:]:
+                yield Path(unquote(urlsplit(json.loads(line)["path"]).path))
 
 
 def iceberg(table: Path) -> Table:
@@ -141,4 +157,4 @@ def count(table: Path) -> int:
         return DeltaTable(str(table)).to_pyarrow_dataset().count_rows() if DeltaTable.is_deltatable(str(table)) else 0
     if (table / "metadata").exists():
         return iceberg(table).scan().count()
-    return sum(pq.read_metadata(file).num_rows for file in table.glob("export=*/**/*.parquet"))
+    return sum(pq.read_metadata(file).num_rows for file in data_files(table))

@@ -30,6 +30,7 @@ from tests.interop.java import Java, home
 PER_ROUND = 12
 KINDS = (("delta", "flintmq"), ("parquet", "flintmq"), ("delta", "5.3.3"), ("parquet", "5.4.0"))
 VICTIMS = {"worker": 12, "writer": 6, "driver": 2, "java": 1, "all": 1}  # how often each
+ENDING = ("driver", "java", "all")  # whose death ends the driver
 STUCK_S = 120  # without a new row: then an export that is behind does not catch up any more
 FIGURES = tuple(Verdict.__dataclass_fields__)
 
@@ -64,6 +65,7 @@ class Round:
     """One store, one table, and who is at work on them."""
 
     max_offsets = (100, 300, 3000)  # of a micro-batch
+    exporting = Exporter
 
     def __init__(self, state: State, folder: Path, kind: tuple[str, str], save: Any) -> None:
         self.state, self.folder, self.save = state, folder, save
@@ -73,8 +75,13 @@ class Round:
         chance = random.Random(f"{state.seed}/{state.round}")
         max_offsets = chance.choice(self.max_offsets)
         partition_by = chance.choice(("topic_name,date", "topic_name,date", "date", "none"))
-        self.exporter = Exporter(folder, self._stores(), to, max_offsets, partition_by)
+        self.exporter = self.exporting(folder, self._stores(), to, max_offsets, partition_by)
         self._engage(by)
+
+    @property
+    def victims(self) -> dict[str, int]:
+        """Who is killed, and how often each."""
+        return VICTIMS
 
     def _stores(self) -> str:
         """What the export reads."""
@@ -121,8 +128,8 @@ class Round:
 
     def _kill(self, chance: random.Random) -> bool:
         """Kill somebody at some moment, and bring them back. False if they were not there."""
-        whom = chance.choices(list(VICTIMS), list(VICTIMS.values()))[0]
-        if whom != "worker" and chance.random() < 0.25:  # while it starts, too
+        whom = chance.choices(list(self.victims), list(self.victims.values()))[0]
+        if whom in ("writer", *ENDING) and chance.random() < 0.25:  # while it starts, too
             time.sleep(chance.uniform(0, 4))
         else:
             at_work = self.exporter.wait_for_a_task(30)
@@ -136,7 +143,7 @@ class Round:
             self._kill_a_writer(chance)
         elif not self.exporter.kill(whom, chance):
             return False
-        elif whom != "worker":
+        elif whom in ENDING:
             self.exporter.start()
         self.state.add(self.kind, whom)
         self.state.add(self.kind, "kills")

@@ -57,15 +57,14 @@ class Chance:
             return f"timestamp'{datetime.fromtimestamp(value / 1000, UTC):%Y-%m-%d %H:%M:%S.%f}Z'"
         return str(value) if isinstance(value, int) else f"'{value}'"
 
-    def condition(self) -> str:
-        kind = self.random.random()
+    def condition(self, deep: int = 8) -> str:
+        """A condition; deeper ones overflow the stack of Spark 4.0's parser."""
+        kind = self.random.random() if deep else 0
         if kind < 0.5:
             return self.comparison()
-        if kind < 0.75:
-            return f"({self.condition()} AND {self.condition()})"
         if kind < 0.9:
-            return f"({self.condition()} OR {self.condition()})"
-        return f"NOT ({self.condition()})"
+            return f"({self.condition(deep - 1)} {'AND' if kind < 0.75 else 'OR'} {self.condition(deep - 1)})"
+        return f"NOT ({self.condition(deep - 1)})"
 
     def where(self) -> str:
         return f" WHERE {self.condition()}" if self.random.random() < 0.8 else ""
