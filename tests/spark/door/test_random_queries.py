@@ -58,7 +58,7 @@ class Chance:
         return str(value) if isinstance(value, int) else f"'{value}'"
 
     def condition(self, deep: int = 8) -> str:
-        """A condition; deeper ones overflow the stack of Spark 4.0's parser."""
+        """A condition; Spark's parser failed on one that was deeper."""
         kind = self.random.random() if deep else 0
         if kind < 0.5:
             return self.comparison()
