@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import SparkContext
 
 import flintmq
 from flintmq.spark.door import JAR
@@ -45,11 +46,15 @@ def both(spark: Any) -> Any:
 
 
 def serving() -> list[int]:
-    """The processes of the Python side of this session: the first one listens, the others are its forks."""
-    found = []
+    """The processes of the Python side of this session: the first one listens, the others are its forks.
+
+    Those of Java machines that other tests started (examples of pages) are none of ours.
+    """
+    gateway: Any = SparkContext._gateway
+    java, found = gateway.proc.pid, []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if b"flintmq.spark.door.serve" in (folder / "cmdline").read_bytes() and os.getpid() in ancestors(folder):
+            if b"flintmq.spark.door.serve" in (folder / "cmdline").read_bytes() and java in ancestors(folder):
                 found.append(int(folder.name))
         except OSError:  # it has ended
             continue
@@ -183,11 +188,32 @@ def test_a_stream_that_is_refused_ends_its_process(spark, store, tmp_path):
     assert_none_is_left()
 
 
+def test_a_stream_beside_one_that_is_refused_ends_its_process(spark, store, tmp_path):
+    """Spark asks each source for its limits before it has written down which ones it must stop."""
+    good, refused = (
+        spark.readStream.format("flintmq").options(**given).load(store).select("topic")
+        for given in ({}, {"maxIndexNum": 3000})
+    )
+    query = good.union(refused).writeStream.format("noop").trigger(availableNow=True)
+    with pytest.raises(Exception, match="maxIndexNum"):
+        query.option("checkpointLocation", str(tmp_path)).start().awaitTermination(60)
+    assert_none_is_left()
+
+
 def assert_none_is_left() -> None:
     deadline = time.monotonic() + 10
     while len(serving()) > 1 and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert len(serving()) == 1, "the one that listens"
+    assert len(serving()) == 1, f"only the one that listens\n{told_of(serving())}"
+
+
+def told_of(processes: list[int]) -> str:
+    return subprocess.run(
+        ["ps", "-o", "pid,ppid,etimes,stat,wchan:24,args", "-p", ",".join(map(str, processes))],
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout
 
 
 def test_a_python_side_that_was_killed_is_started_again(spark, store):

@@ -185,6 +185,11 @@ def _first(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordB
                 return
 
 
+def _limit(connection: Connection, request: Fields) -> None:
+    reader: Any = _source(request).streamReader(_columns(request))
+    connection.answer(rows=reader.most_rows())
+
+
 def _serve_stream(connection: Connection, request: Fields) -> None:
     """Plan the micro-batches of one query, call by call, until the other side hangs up."""
     calls: Calls = {}
@@ -212,14 +217,10 @@ def _calls_of(request: Fields) -> Calls:
     def tasks(call: Fields) -> Fields:
         return {"parts": _parts(in_tasks, reader.partitions(json.loads(call["start"]), json.loads(call["end"])))}
 
-    def end_now(_: Fields) -> Fields:
+    if request["now"]:
         reader.prepareForTriggerAvailableNow()
-        return {}
-
     return {
         "initial": lambda _: _offset(reader.initialOffset()),
-        "limit": lambda _: {"rows": reader.most_rows()},
-        "now": end_now,
         "next": next_offset,
         "progress": lambda _: _offset(reader.reportLatestOffset()),
         "metrics": lambda _: {"metrics": _numbers(reader.reportLatestOffset())},
@@ -237,4 +238,11 @@ def _numbers(progress: Fields) -> dict[str, int]:
     return {name: value for name, value in progress.items() if isinstance(value, int) and "/" not in name}
 
 
-OPERATIONS = {"schema": _schema, "plan": _plan, "read": _read, "contents": _contents, "table": _table}
+OPERATIONS = {
+    "schema": _schema,
+    "plan": _plan,
+    "read": _read,
+    "limit": _limit,
+    "contents": _contents,
+    "table": _table,
+}

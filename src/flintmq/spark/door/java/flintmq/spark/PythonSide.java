@@ -74,13 +74,22 @@ final class PythonSide {
         } catch (InterruptedException error) {
             Thread.currentThread().interrupt();
         }
-        process.destroyForcibly();
+        end();
     }
 
     /** Ends the process, which hangs; its forks end with their lines. */
     void giveUp() {
         hung = true;
+        end();
+    }
+
+    /** Ends the process, and removes its socket and the directory of it, which it could not if it was killed. */
+    private void end() {
         process.destroyForcibly();
+        if (address == null) return; // the JVM ends before the process has said where it listens
+        File socket = address.getPath().toFile();
+        socket.delete();
+        socket.getParentFile().delete();
     }
 
     /** Where the process listens: it prints empty lines while it starts, and then that. */
@@ -137,7 +146,10 @@ final class PythonSide {
     /** The process of this JVM; a new one where it has ended. `python`: the interpreter to start it with. */
     static synchronized PythonSide get(String python) {
         try {
-            if (running == null || !running.process.isAlive()) running = new PythonSide(python);
+            if (running == null || !running.process.isAlive()) {
+                if (running != null) running.end();
+                running = new PythonSide(python);
+            }
             return running;
         } catch (IOException error) {
             throw new UncheckedIOException(error);

@@ -25,7 +25,8 @@ import org.apache.spark.sql.types.StructType;
 final class StoreStream implements MicroBatchStream, SupportsAdmissionControl, SupportsTriggerAvailableNow, ReportsSourceMetrics {
     private final Map<String, String> options;
     private final StructType schema;
-    private Line line; // opened by the first call
+    private boolean now; // the query ends with what was there when it began
+    private Line line; // opened by the first call of a batch
 
     StoreStream(Map<String, String> options, StructType schema) {
         this.options = options;
@@ -56,9 +57,15 @@ final class StoreStream implements MicroBatchStream, SupportsAdmissionControl, S
         return new Place(json);
     }
 
+    /**
+     * The most rows of a batch.
+     *
+     * <p>Asked on a line of its own: Spark asks before it has written down which streams it must stop. One that is
+     * refused beside this one, or a query that is stopped at this moment, would leave a line that nobody closes.
+     */
     @Override
     public ReadLimit getDefaultReadLimit() {
-        JsonNode most = Line.field(call("limit"), "rows");
+        JsonNode most = Line.field(PythonSide.answer(opening("limit")), "rows");
         return most.isNull() ? ReadLimit.allAvailable() : ReadLimit.maxRows(most.asLong());
     }
 
@@ -75,9 +82,10 @@ final class StoreStream implements MicroBatchStream, SupportsAdmissionControl, S
         return place(send(request));
     }
 
+    /** Takes note of it; said with the first call of a batch, for the same reason. */
     @Override
     public void prepareForTriggerAvailableNow() {
-        call("now");
+        now = true;
     }
 
     @Override
@@ -128,9 +136,7 @@ final class StoreStream implements MicroBatchStream, SupportsAdmissionControl, S
 
     private synchronized JsonNode send(ObjectNode request) {
         if (line == null) {
-            ObjectNode first = DoorSource.request("stream", options);
-            first.put("schema", schema.json());
-            Line opened = PythonSide.get().ask(first);
+            Line opened = PythonSide.get().ask(opening("stream").put("now", now));
             try {
                 opened.answer();
                 line = opened;
@@ -145,6 +151,10 @@ final class StoreStream implements MicroBatchStream, SupportsAdmissionControl, S
             line.close(); // Spark stops no stream whose first calls fail
             throw error;
         }
+    }
+
+    private ObjectNode opening(String operation) {
+        return DoorSource.request(operation, options).put("schema", schema.json());
     }
 
     private static Offset place(JsonNode answer) {
