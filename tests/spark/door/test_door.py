@@ -269,7 +269,9 @@ def fake_python(folder: Path, program: str) -> str:
 HEAD = """
 import os, socket, sys
 sys.stdin.readline()
-path = os.environ["FAKE_FOLDER"] + "/door"
+folder = os.environ["FAKE_FOLDER"] + "/made"
+os.mkdir(folder)
+path = folder + "/door"
 door = socket.socket(socket.AF_UNIX); door.bind(path); door.listen(8)
 print("flintmq-door " + path, flush=True)
 """
@@ -306,6 +308,7 @@ print("TOOK", time.monotonic() - began)
         done = subprocess.run(
             [sys.executable, "-c", job], capture_output=True, text=True, timeout=120, env=surroundings
         )
+        assert os.listdir(folder) == [], "its socket and directory, which a killed one cannot remove itself"
     (heard,) = re.findall("SAID (.*)", done.stdout)
     assert said in heard, done.stderr[-2000:]
     assert float(re.findall("TOOK (.*)", done.stdout)[0]) < 25
