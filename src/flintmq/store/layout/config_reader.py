@@ -3,7 +3,8 @@
 If a file is missing, empty or malformed its `.bak` is read instead; if that fails too, the configuration is empty. An
 object without its table counts as it is, empty, as RocketMQ takes it. In each case there is a problem, which says what
 is used instead: `ConfigReader.load` alone decides, and every reader tells its problems. A bare store has no config/ at
-all. Values of a type that RocketMQ does not write are left out.
+all. Values of a type that RocketMQ does not write are left out; where they are offsets, a problem says so, since a
+group would seem to have consumed nothing.
 A file that is there and cannot be read (no descriptor, no permission, a bad disk) is no such case for whoever writes it
 back: its `.bak` holds older offsets, and the next write would make them the newest.
 Pages: docs/internals/format/config.md. Upstream: ConfigManager and its subclasses.
@@ -217,6 +218,9 @@ class ConfigReader:
             table = TABLES[name][0]
             if not isinstance(value.get(table), dict):
                 self.problems.append(ConfigProblem(path, 0, f"{table} is no object", "it counts as empty"))
+            elif wrong := list(_no_offsets(name, value)):
+                reason = f"{len(wrong)} of its offsets are no numbers, the first of {wrong[0]}"
+                self.problems.append(ConfigProblem(path, 0, reason, "they are left out"))
         return value
 
     def parse(self, name: str) -> tuple[config_json.JsonObject | None, ConfigProblem | None]:
@@ -295,6 +299,20 @@ def _by_group(table: Any) -> Iterator[tuple[tuple[str, str], Any]]:
             topic, at, group = str(key).partition("@")
             if at and "@" not in group:
                 yield (topic, group), value
+
+
+def _no_offsets(name: str, value: config_json.JsonObject) -> Iterator[str]:
+    """Yield whose offsets in a file are no numbers."""
+    if name == DELAYS:
+        levels = value["offsetTable"]
+        yield from (f"delay level {key}" for key in levels if config_json.integer(key) not in _numbers(levels))
+    elif name in (OFFSETS, LMQ_OFFSETS):
+        for (topic, group), queues in _by_group(value["offsetTable"]):
+            if not isinstance(queues, dict) or len(_numbers(queues)) < len(queues):
+                yield f"group {group} in topic {topic}"
+        for (topic, group), number in _by_group(value.get("lmqOffsetTable")):
+            if config_json.integer(number) is None:
+                yield f"group {group} in topic {topic}"
 
 
 def _numbers(table: Any) -> dict[int, int]:
