@@ -423,9 +423,9 @@ COMPARED |= {"rpartition", "split", "search", "match", "fullmatch", "findall", "
 KEPT_TEXT = {"strip", "lower", "upper", "splitlines", "join", *COMPARED}
 TEXT_EXCEPTIONS = {
     "frames/sql.py: _plain": "DuckDB's texts",
-    "lake/shape/bodies/ddl.py: _is": "tokens of a user's DDL",
-    "lake/shape/bodies/ddl.py: _word": "tokens of a user's DDL",
-    "lake/shape/bodies/ddl.py: schema": "tokens of a user's DDL",
+    "lake/bodies/ddl.py: _is": "tokens of a user's DDL",
+    "lake/bodies/ddl.py: _word": "tokens of a user's DDL",
+    "lake/bodies/ddl.py: schema": "tokens of a user's DDL",
     "lake/table/delta.py: _line": "delta-rs writes colours",
     "lake/stream/reader.py: _check_end": "a line is printed once, whatever it says",
     "metrics/stores.py: _tell": "a line is logged once, whatever it says; any error's, whose path it may lack",

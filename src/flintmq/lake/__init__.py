@@ -2,6 +2,7 @@
 
 Imports no pyspark. A room imports those above it in this list alone:
 
+bodies   decodes bodies: text, JSON, Avro, Protobuf
 files    names and keeps the files and folders of tables
 read     plans reads of stores
 shape    gives messages the shape of rows

@@ -5,7 +5,7 @@ import pytest
 
 from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.errors import UsageError
-from flintmq.lake.shape.bodies.form import TEXT, BodyForm
+from flintmq.lake.bodies.form import TEXT, BodyForm
 from flintmq.lake.shape.columns import ExportColumns
 
 ROWS = [

@@ -23,7 +23,7 @@ from flintmq.lake.files.task_folders import TaskFolders
 from flintmq.lake.read.options import ReadOptions
 from flintmq.lake.read.scan import ScanPlan, scan_range
 from flintmq.lake.read.splits import LogRange
-from flintmq.lake.shape.bodies.form import BodyForm
+from flintmq.lake.bodies.form import BodyForm
 from flintmq.lake.shape.columns import ExportColumns
 from flintmq.lake.shape.dead_letters import DeadLetters, DeadLetterWriter
 from flintmq.lake.table.formats import target_at
@@ -108,7 +108,7 @@ class Exported(Summary):
     """The result of an export.
 
     Attributes:
-        bad_reasons: reason (`lake/shape/bodies/failure.py`) -> number of these.
+        bad_reasons: reason (`lake/bodies/failure.py`) -> number of these.
         notes: code -> number of occurrences (tails, stores that were left out, messages that are lost, earlier exports
             that are gone).
         note_texts: code -> the first sentences of these notes, with their paths; a code may have none.

@@ -1,7 +1,6 @@
 """Gives messages the shape of rows: columns, decoded bodies, Parquet.
 
 columns       shapes the columns of an export: properties, bodies
-bodies        decodes bodies: text, JSON, Avro, Protobuf
 dead_letters  keeps the messages whose bodies do not decode
 parquet       writes batches as Parquet files
 """

@@ -17,8 +17,8 @@ from flintmq.arrow.members import MemberColumns
 from flintmq.arrow.schema import SPARK_SCHEMA, of_many
 from flintmq.cluster.member import Member
 from flintmq.errors import UsageError
-from flintmq.lake.shape.bodies.failure import NOT_COMPRESSED
-from flintmq.lake.shape.bodies.form import BodyForm, decoded
+from flintmq.lake.bodies.failure import NOT_COMPRESSED
+from flintmq.lake.bodies.form import BodyForm, decoded
 from flintmq.lake.shape.parquet import PARTITIONS
 from flintmq.store.commitlog.report import Report
 

@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import StructType
 
-from flintmq.lake.shape.bodies.ddl import read_schema, spark_text
+from flintmq.lake.bodies.ddl import read_schema, spark_text
 from tests.support.spark_reading import SPARK
 
 TEXTS = [

@@ -16,8 +16,8 @@ import urllib.parse
 import urllib.request
 
 from flintmq.errors import StoreAccessError, UsageError
-from flintmq.lake.shape.bodies.ddl import SCHEMA_BYTES_MAX, read_file
-from flintmq.lake.shape.bodies.failure import NO_HEAD, BadBody
+from flintmq.lake.bodies.ddl import SCHEMA_BYTES_MAX, read_file
+from flintmq.lake.bodies.failure import NO_HEAD, BadBody
 
 HEAD_BYTES = 5
 TIMEOUT_S = 10.0

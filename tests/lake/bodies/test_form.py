@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flintmq.errors import UsageError
-from flintmq.lake.shape.bodies.form import BodyForm
+from flintmq.lake.bodies.form import BodyForm
 from tests.support import shop_proto
 
 SCHEMA = json.dumps({"type": "record", "name": "N", "fields": [{"name": "n", "type": "long"}]})

@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow as pa
 
 from flintmq.errors import MissingExtraError, UsageError
-from flintmq.lake.shape.bodies.ddl import list_of, read_file, struct_of
-from flintmq.lake.shape.bodies.failure import NOT_OF_SCHEMA, OTHER_MESSAGE, BadBody
-from flintmq.lake.shape.bodies.registry import split_head
+from flintmq.lake.bodies.ddl import list_of, read_file, struct_of
+from flintmq.lake.bodies.failure import NOT_OF_SCHEMA, OTHER_MESSAGE, BadBody
+from flintmq.lake.bodies.registry import split_head
 
 TIMESTAMP = "google.protobuf.Timestamp"
 FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from flintmq.errors import StoreAccessError, UsageError
-from flintmq.lake.shape.bodies.ddl import SCHEMA_BYTES_MAX, read_schema
+from flintmq.lake.bodies.ddl import SCHEMA_BYTES_MAX, read_schema
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from flintmq.lake.shape.bodies.failure import NO_JSON, NO_UTF8, NOT_OF_SCHEMA, BadBody
+from flintmq.lake.bodies.failure import NO_JSON, NO_UTF8, NOT_OF_SCHEMA, BadBody
 
 Converter = Callable[[Any], Any]
 Reader = Callable[[bytes], Any]

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from flintmq.errors import StoreAccessError, UsageError
-from flintmq.lake.shape.bodies.registry import UNKNOWN_MAX, SchemaRegistry
+from flintmq.lake.bodies.registry import UNKNOWN_MAX, SchemaRegistry
 from tests.support.http_answers import answering
 
 

@@ -8,8 +8,8 @@ import pytest
 from google.protobuf import descriptor_pb2
 
 from flintmq.errors import UsageError
-from flintmq.lake.shape.bodies.failure import NO_HEAD, NOT_OF_SCHEMA, OTHER_MESSAGE
-from flintmq.lake.shape.bodies.form import BodyForm, decoded
+from flintmq.lake.bodies.failure import NO_HEAD, NOT_OF_SCHEMA, OTHER_MESSAGE
+from flintmq.lake.bodies.form import BodyForm, decoded
 from tests.support.shop_proto import SCALARS, F, message, shop, timestamps, write
 
 

@@ -5,10 +5,10 @@ from datetime import UTC, date, datetime
 import pyarrow as pa
 import pytest
 
-from flintmq.lake.shape.bodies.ddl import read_schema
-from flintmq.lake.shape.bodies.failure import NO_JSON, NO_UTF8, NOT_OF_SCHEMA
-from flintmq.lake.shape.bodies.form import BodyForm, decoded
-from flintmq.lake.shape.bodies.json_body import reader
+from flintmq.lake.bodies.ddl import read_schema
+from flintmq.lake.bodies.failure import NO_JSON, NO_UTF8, NOT_OF_SCHEMA
+from flintmq.lake.bodies.form import BodyForm, decoded
+from flintmq.lake.bodies.json_body import reader
 
 
 def parsed(bodies, kind):

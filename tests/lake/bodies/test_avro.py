@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from flintmq.errors import StoreAccessError, UsageError
-from flintmq.lake.shape.bodies.failure import (
+from flintmq.lake.bodies.failure import (
     LEFT_OVER,
     NO_HEAD,
     NO_UTF8,
@@ -18,7 +18,7 @@ from flintmq.lake.shape.bodies.failure import (
     UNKNOWN_SCHEMA,
     UNREAD_SCHEMA,
 )
-from flintmq.lake.shape.bodies.form import BodyForm, decoded
+from flintmq.lake.bodies.form import BodyForm, decoded
 
 
 def schema_of(*fields, name="test"):

@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 
 from flintmq.errors import MissingExtraError, UsageError
-from flintmq.lake.shape.bodies.ddl import list_of, read_file, struct_of
-from flintmq.lake.shape.bodies.failure import LEFT_OVER, NO_UTF8, NOT_OF_SCHEMA, UNKNOWN_SCHEMA, UNREAD_SCHEMA, BadBody
-from flintmq.lake.shape.bodies.registry import SchemaRegistry, split_head
+from flintmq.lake.bodies.ddl import list_of, read_file, struct_of
+from flintmq.lake.bodies.failure import LEFT_OVER, NO_UTF8, NOT_OF_SCHEMA, UNKNOWN_SCHEMA, UNREAD_SCHEMA, BadBody
+from flintmq.lake.bodies.registry import SchemaRegistry, split_head
 
 PRECISION_MAX = 38
 _SIMPLE: dict[str, pa.DataType] = {
