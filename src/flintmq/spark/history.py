@@ -97,5 +97,6 @@ def _parts(history: History, tasks: Iterable[HistoryTask]) -> list[InputPartitio
 
 def _rows(partition: InputPartition, wanted: StructType) -> Iterator[pa.RecordBatch]:
     from flintmq.spark.schema import arrow_schema
+    from flintmq.store.commitlog.report import Report
 
-    return rows_of_task(partition, arrow_schema(wanted), lines_of, log_line)
+    return rows_of_task(partition, arrow_schema(wanted), Report(), lines_of, log_line)

@@ -45,6 +45,7 @@ def _named(member: Member, rows: Rows, schema: pa.Schema, report: Report) -> Gen
 def rows_of_task(
     partition: InputPartition,
     schema: pa.Schema,
+    report: Report,
     lines: Callable[[Report], Iterator[str]],
     tell: Callable[[str], None],
 ) -> Iterator[pa.RecordBatch]:
@@ -55,7 +56,6 @@ def rows_of_task(
     if not isinstance(partition, Part):  # of an empty plan Spark makes InputPartition(None)
         return
     freeze_once()
-    report = Report()
     rows = partition.rows(schema, report)
     try:
         yield from rows
@@ -74,12 +74,19 @@ def shaped_rows(
 ) -> Generator[pa.RecordBatch, None, None]:
     """Yield the rows of one task in the shape that the options ask for."""
     from flintmq.arrow.kafka_shape import messages_schema, to_kafka
+    from flintmq.arrow.schema import SPARK_SCHEMA, narrow, of_many
+    from flintmq.lake.bodies.column import undecoded_columns, with_decoded
     from flintmq.spark.schema import check_schema, columns_of
 
     schema = check_schema(wanted, None, columns_of(options))
-    if options.shape == "messages":
-        yield from rows_of_task(partition, schema, lines, tell)
-        return
-    rows = rows_of_task(partition, messages_schema(schema, options.many), lines, tell)
-    for batch in rows:
-        yield to_kafka(batch, schema)
+    form, report = options.body, Report()
+    if options.shape == "kafka":
+        for batch in rows_of_task(partition, messages_schema(schema, options.many), report, lines, tell):
+            yield to_kafka(batch, schema)
+    elif form is None or (scanned := undecoded_columns(schema.names)) == schema.names:
+        yield from rows_of_task(partition, schema, report, lines, tell)
+    else:
+        report.undecoded = set()  # their place is body_raw
+        columns = narrow(scanned, of_many(SPARK_SCHEMA, options.many))
+        for batch in rows_of_task(partition, columns, report, lines, tell):
+            yield with_decoded(batch, schema, form, report)

@@ -1,5 +1,6 @@
 """Decodes bodies: text, JSON, Avro, Protobuf.
 
+column      makes the columns of bodies: decoded, raw, error
 form        checks the options of bodies, and decodes columns of them
 failure     the reasons why a body does not decode
 ddl         reads a schema from Spark's DDL or JSON form, and writes it as Spark does

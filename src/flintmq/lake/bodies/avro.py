@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from flintmq.errors import MissingExtraError, UsageError
-from flintmq.lake.bodies.ddl import list_of, read_file, struct_of
+from flintmq.lake.bodies.ddl import is_json, list_of, read_file, struct_of
 from flintmq.lake.bodies.failure import LEFT_OVER, NO_UTF8, NOT_OF_SCHEMA, UNKNOWN_SCHEMA, UNREAD_SCHEMA, BadBody
 from flintmq.lake.bodies.registry import SchemaRegistry, split_head
 
@@ -47,8 +47,11 @@ def fastavro() -> Any:
     return fastavro
 
 
-def read_avro_schema(path: str) -> tuple[str, pa.StructType]:
-    return checked_schema(read_file(path).decode(errors="replace"), path)
+def read_avro_schema(text: str) -> tuple[str, pa.StructType]:
+    """Read a schema: its text, or a file with it."""
+    if is_json(text):
+        return checked_schema(text, "body schema")
+    return checked_schema(read_file(text).decode(errors="replace"), text)
 
 
 def checked_schema(text: str, name: str) -> tuple[str, pa.StructType]:

@@ -50,16 +50,23 @@ _TEXTS = {
 def read_schema(text: str) -> pa.StructType:
     """Read a schema.
 
-    `text`: Spark's DDL, such as "id long, lines array<struct<sku: string, count: int>>"; or a file with Spark's JSON
-    form, as `df.schema.json()` gives it.
+    `text`: Spark's DDL, such as "id long, lines array<struct<sku: string, count: int>>"; or Spark's JSON form, as
+    `df.schema.json()` gives it, or a file with that.
     """
-    if text.endswith(".json") or os.path.exists(text):
+    if is_json(text):
+        found = _of_json("body schema", text.encode())
+    elif text.endswith(".json") or os.path.exists(text):
         found = _of_json(text, read_file(text))
     else:
         found = _Ddl(text).schema()
     if not pa.types.is_struct(found) or not found.num_fields:
         raise UsageError(f"body schema {text[:80]!r}: names no field; give one such as 'id long, name string'")
     return found
+
+
+def is_json(text: str) -> bool:
+    """Return whether this is a schema itself, and not the path of one."""
+    return text.lstrip().startswith("{")
 
 
 def read_file(path: str) -> bytes:

@@ -36,8 +36,8 @@ def readable(kind: pa.DataType) -> pa.DataType | None:
     A float is rounded from a double, as Python does it; dates and times are texts first.
     """
     if isinstance(kind, pa.StructType):
-        fields = [(field.name, readable(field.type)) for field in kind]
-        return None if any(part is None for _, part in fields) else pa.struct(fields)
+        parts = {field.name: part for field in kind if (part := readable(field.type)) is not None}
+        return pa.struct(list(parts.items())) if len(parts) == kind.num_fields else None
     if isinstance(kind, pa.ListType):
         part = readable(kind.value_type)
         return None if part is None else pa.list_(pa.field("element", part))
@@ -54,26 +54,28 @@ def read(bodies: Any, kind: pa.DataType, first: pa.DataType) -> Any:
     `first`: of `readable`.
     """
     try:
-        texts = pc.utf8_trim(bodies.cast(pa.string()), SPACE)
+        texts: Any = pc.utf8_trim(bodies.cast(pa.string()), SPACE)
         if not _is_plain(texts):
             return None
-        joined = pc.binary_join(pa.ListArray.from_arrays([0, len(texts)], texts), "\n").buffers()[2]
-        if _has_words(np.frombuffer(joined, np.uint8)):
-            return None
-        found = arrow_json.read_json(
-            pa.BufferReader(joined),
-            arrow_json.ReadOptions(use_threads=False, block_size=joined.size + 1),
-            arrow_json.ParseOptions(pa.schema(list(first)), unexpected_field_behavior="ignore"),
-        )
-        if found.num_rows != len(bodies):
-            return None
-        column = found.to_struct_array().combine_chunks()
-        if not _is_exact(column, kind):
+        found: Any = pc.binary_join(pa.ListArray.from_arrays([0, len(texts)], texts), "\n")
+        column = _parsed(found.buffers()[2], first)
+        if column is None or len(column) != len(bodies) or not _is_exact(column, kind):
             return None
         column = column.cast(kind)
         return column if _is_dated(column) else None
     except pa.ArrowException:
         return None
+
+
+def _parsed(text: Any, first: Any) -> Any:
+    if _has_words(np.frombuffer(text, np.uint8)):
+        return None
+    table: Any = arrow_json.read_json(
+        pa.BufferReader(text),  # type: ignore[arg-type]
+        arrow_json.ReadOptions(use_threads=False, block_size=text.size + 1),
+        arrow_json.ParseOptions(pa.schema(list(first)), unexpected_field_behavior="ignore"),
+    )
+    return table.to_struct_array().combine_chunks()
 
 
 def _is_plain(texts: Any) -> bool:
@@ -82,7 +84,7 @@ def _is_plain(texts: Any) -> bool:
         return False
     if not pc.all(pc.and_(pc.starts_with(texts, "{"), pc.ends_with(texts, "}"))).as_py():
         return False
-    long = texts.filter(pc.greater(lengths, LONG))
+    long = texts.filter(pc.greater(lengths, pa.scalar(LONG)))
     if not len(long):
         return True
     opened = pc.add(pc.count_substring(long, "["), pc.count_substring(long, "{"))

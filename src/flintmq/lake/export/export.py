@@ -16,6 +16,7 @@ from flintmq.cluster.members import Stores
 from flintmq.config.keys import StoreConfig
 from flintmq.config.text import check_choice, short
 from flintmq.errors import CorruptStoreError, StoreError, UsageError
+from flintmq.lake.bodies.form import BodyForm
 from flintmq.lake.export.choices import ExportChoices, complete, option_of
 from flintmq.lake.export.compact import FileOptions, parts_of
 from flintmq.lake.files.table_folder import folder_at
@@ -23,7 +24,6 @@ from flintmq.lake.files.task_folders import TaskFolders
 from flintmq.lake.read.options import ReadOptions
 from flintmq.lake.read.scan import ScanPlan, scan_range
 from flintmq.lake.read.splits import LogRange
-from flintmq.lake.bodies.form import BodyForm
 from flintmq.lake.shape.columns import ExportColumns
 from flintmq.lake.shape.dead_letters import DeadLetters, DeadLetterWriter
 from flintmq.lake.table.formats import target_at

@@ -20,6 +20,8 @@ from flintmq.config.s3 import S3_KEYS
 from flintmq.config.text import short, tag_names
 from flintmq.errors import UsageError
 from flintmq.kernels.read.select import ANY_QUEUE
+from flintmq.lake.bodies.form import FORMS, BodyForm
+from flintmq.lake.bodies.registry import absolute_place
 from flintmq.lake.read.broker_options import ANY_STORE, brokers_named, options_of_broker
 from flintmq.lake.read.offsets import Queue, parse_assignment, parse_offsets, parse_timestamps, queue_ranges
 from flintmq.lake.read.option_text import OptionNames, choice, flag, names, number, time_ms
@@ -51,6 +53,13 @@ OWN_NAMES = {
     "failOnDataLoss": "true: damage fails the job; false: it is skipped and counted",
     "tags": "only messages with one of these tags, as a subscription has them: A || B",
     "decompress": "true: bodies as the producer gave them; false: as stored",
+    "body": "bytes (the default); or text, json, avro, protobuf: the column body is decoded, beside body_raw and "
+    "body_error of bodies that do not decode",
+    "bodySchema": "of body json DDL, or a file or text of Spark's JSON form; of avro a file .avsc, or its text; of "
+    "protobuf a file with a descriptor set",
+    "bodyMessage": "of body protobuf: full name of the message",
+    "bodyHead": "true: bodies begin with the 5 bytes of a schema registry (avro, protobuf)",
+    "schemaRegistry": "registry of the schemas that heads of body avro name, or a directory with ID.avsc",
     "explode": "true: each message of an inner batch is a row; false: the batch is one row",
     "pushdown": "true: the scan uses filters of Spark; only for a DataFrame that a single query reads",
     "history": "a table that exports made from the stores: its rows come too, those of the log only if it lacks them",
@@ -80,6 +89,7 @@ NOT_WITH_HISTORY = (
     "startingOffsetsByTimestampStrategy",
     "maxRecordsPerPartition",
     "decompress",
+    "body",
     "explode",
     "pushdown",
 )
@@ -111,6 +121,7 @@ class ReadOptions:
     fail_on_data_loss: bool = True  # whether damage fails the job
     skip_option: str = "failOnDataLoss=false"  # how the user's front end says that it does not; for errors
     decompress: bool = False
+    body: BodyForm | None = None  # how bodies are decoded; None: they stay bytes
     explode: bool = False
     pushdown: bool = False
     access: str = "pread"
@@ -173,6 +184,7 @@ class ReadOptions:
             raise UsageError(f"options {' and '.join(chosen)} exclude each other; give one of them")
         predicate = _predicate(given)
         strategy = choice(given, "startingOffsetsByTimestampStrategy", ("error", "latest"))
+        body = _body(given)
         return cls(
             path=store_path(given["path"]),
             columns=names(given, "columns"),
@@ -183,7 +195,8 @@ class ReadOptions:
             least_splits=number(given, "minPartitions", 1, 1_000_000) or 1,
             most_records=number(given, "maxRecordsPerPartition", 1),
             fail_on_data_loss=flag(given, "failOnDataLoss", True),
-            decompress=flag(given, "decompress", False),
+            decompress=flag(given, "decompress", body is not None),
+            body=body,
             explode=flag(given, "explode", False),
             pushdown=flag(given, "pushdown", False),
             access=choice(given, "access", ("pread", "map")),
@@ -326,9 +339,41 @@ def _shape(given: Mapping[str, str]) -> str:
     shape = choice(given, "shape", ("messages", "kafka"))
     if shape == "kafka" and "history" in given:
         raise UsageError("option shape does not apply to a read with history; leave it out")
+    if shape == "kafka" and "body" in given:
+        raise UsageError("option body does not apply to shape=kafka, whose values are bytes; leave one of them out")
     if shape != "kafka" and "includeHeaders" in given:
         raise UsageError("option includeHeaders is for shape=kafka; rows of messages have the column properties")
     return shape
+
+
+def _body(given: Mapping[str, str]) -> BodyForm | None:
+    registry = given.get("schemaRegistry")
+    try:
+        form = BodyForm.parse(
+            choice(given, "body", FORMS),
+            given.get("bodySchema"),
+            message=given.get("bodyMessage"),
+            head=flag(given, "bodyHead", False),
+            registry=None if registry is None else absolute_place(registry),  # workers may run in other directories
+        )
+    except UsageError as error:
+        text = str(error)
+        for word, option in _OF_EXPORT.items():
+            text = text.replace(word, option)
+        raise type(error)(text) from error
+    if form is not None and not flag(given, "decompress", True):
+        raise UsageError(f"option decompress: body {form.name} is made of what the producer gave; leave it out")
+    return form
+
+
+_OF_EXPORT = {
+    "--body-schema": "bodySchema",
+    "--body-message": "bodyMessage",
+    "--body-head": "bodyHead",
+    "--schema-registry": "schemaRegistry",
+    "--body ": "body ",
+}
+"""Words of the export's errors -> those of the source."""
 
 
 def _history(given: Mapping[str, str]) -> str | None:

@@ -17,12 +17,11 @@ from flintmq.arrow.members import MemberColumns
 from flintmq.arrow.schema import SPARK_SCHEMA, of_many
 from flintmq.cluster.member import Member
 from flintmq.errors import UsageError
-from flintmq.lake.bodies.failure import NOT_COMPRESSED
-from flintmq.lake.bodies.form import BodyForm, decoded
+from flintmq.lake.bodies.column import RAW, decoded_bodies
+from flintmq.lake.bodies.form import BodyForm
 from flintmq.lake.shape.parquet import PARTITIONS
 from flintmq.store.commitlog.report import Report
 
-RAW = "body_raw"
 BYTES = {"body": "bytes", "body_schema": None, "body_head": False}
 OWN_NAMES = ("export", *PARTITIONS, RAW)  # columns that an export has besides those of the schema
 
@@ -93,17 +92,7 @@ class ExportColumns:
         for name, column in self.properties or ():
             columns[column] = pc.map_lookup(columns["properties"], pa.scalar(name), "first")
         if self.body is not None:
-            bodies = columns["body"]
-            packed = _undecoded(batch, report)
-            # Nor is it decoded as it is stored: what it was may be something else.
-            empty = bodies if not packed else pc.if_else(pa.array(_mask(packed, len(bodies))), b"", bodies)
-            columns["body"], bad = decoded(self.body, empty)
-            if packed:
-                null = pa.scalar(None, self.body.type)
-                columns["body"] = pc.if_else(pa.array(_mask(packed, len(bodies))), null, columns["body"])
-                bad = sorted([one for one in bad if one[0] not in packed] + [(row, NOT_COMPRESSED) for row in packed])
-            wrong = pa.array(_mask({row for row, _ in bad}, len(bodies)), pa.bool_())
-            columns[RAW] = pc.if_else(wrong, bodies, pa.scalar(None, pa.binary()))
+            columns["body"], columns[RAW], bad = decoded_bodies(self.body, batch, report)
         schema = self.schema()
         return Shaped(pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema), bad)
 
@@ -125,23 +114,6 @@ def columns_of(choice: Mapping[str, Any], source: Mapping[str, str] | None) -> t
 class Shaped(NamedTuple):
     rows: pa.RecordBatch
     bad: list[tuple[int, str]]  # number of each row whose body did not decode, and the reason
-
-
-def _undecoded(batch: pa.RecordBatch, report: Report | None) -> set[int]:
-    """Return the numbers of the rows that the scan could not decompress, and forget them.
-
-    They are forgotten because the next store's offsets may be the same.
-    """
-    if report is None or not report.undecoded:
-        return set()
-    offsets = batch.column("physical_offset").to_pylist()
-    found = report.undecoded.intersection(offsets)
-    report.undecoded -= found
-    return {row for row, offset in enumerate(offsets) if offset in found}
-
-
-def _mask(rows: set[int], count: int) -> list[bool]:
-    return [row in rows for row in range(count)]
 
 
 def _pair(text: str) -> tuple[str, str]:

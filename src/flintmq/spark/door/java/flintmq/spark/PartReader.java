@@ -4,8 +4,10 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.memory.RootAllocator;
+import org.apache.arrow.vector.FieldVector;
 import org.apache.arrow.vector.VectorSchemaRoot;
 import org.apache.arrow.vector.ipc.ArrowStreamReader;
+import org.apache.arrow.vector.util.TransferPair;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.vectorized.ArrowColumnVector;
@@ -36,15 +38,28 @@ final class PartReader implements PartitionReader<ColumnarBatch> {
 
     @Override
     public boolean next() throws IOException {
+        closeBatch();
         if (!stream.loadNextBatch()) {
             line.answer();
             return false;
         }
         VectorSchemaRoot root = stream.getVectorSchemaRoot();
         ColumnVector[] columns = new ColumnVector[names.length];
-        for (int at = 0; at < names.length; at++) columns[at] = new ArrowColumnVector(root.getVector(names[at]));
+        for (int at = 0; at < names.length; at++) columns[at] = taken(root.getVector(names[at]));
         batch = new ColumnarBatch(columns, root.getRowCount());
         return true;
+    }
+
+    /** The vector of one batch: Spark closes it, and a struct that is closed has no fields, which the next batch needs. */
+    private ColumnVector taken(FieldVector vector) {
+        TransferPair pair = vector.getTransferPair(memory);
+        pair.transfer();
+        return new ArrowColumnVector(pair.getTo());
+    }
+
+    private void closeBatch() {
+        if (batch != null) batch.close();
+        batch = null;
     }
 
     @Override
@@ -60,6 +75,7 @@ final class PartReader implements PartitionReader<ColumnarBatch> {
     @Override
     public void close() throws IOException {
         try {
+            closeBatch();
             stream.close();
         } finally {
             line.close();

@@ -1,0 +1,94 @@
+"""Makes the columns of bodies: decoded, and where one does not decode its bytes and the reason.
+
+A body that does not decode is never lost, and costs its row nothing else. Of those that do `body_raw` and `body_error`
+are null: they are the dead letters of an export, as rows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from flintmq.lake.bodies.failure import NOT_COMPRESSED
+from flintmq.lake.bodies.form import BodyForm, decoded
+
+if TYPE_CHECKING:
+    from flintmq.store.commitlog.report import Report
+
+BODY, RAW, ERROR = "body", "body_raw", "body_error"
+
+
+class Bodies(NamedTuple):
+    values: Any  # of the form's type
+    raw: Any  # bytes of those that do not decode, otherwise null
+    bad: list[tuple[int, str]]  # number of each row whose body does not decode, and the reason
+
+    @property
+    def error(self) -> Any:
+        reasons: list[str | None] = [None] * len(self.raw)
+        for row, reason in self.bad:
+            reasons[row] = reason
+        return pa.array(reasons, pa.string()) if self.bad else pa.nulls(len(self.raw), pa.string())
+
+
+def decoded_bodies(form: BodyForm, batch: pa.RecordBatch, report: Report | None) -> Bodies:
+    """Decode the column body of a batch, which has the column physical_offset too.
+
+    `report`: of the scan, whose `undecoded` are the bodies that do not decompress.
+    """
+    bodies = batch.column(BODY)
+    packed = _undecoded(batch, report)
+    # Nor is it decoded as it is stored: what it was may be something else.
+    values, bad = decoded(form, pc.if_else(_mask(packed, len(bodies)), b"", bodies) if packed else bodies)
+    if packed:
+        values = pc.if_else(_mask(packed, len(bodies)), pa.scalar(None, form.type), values)
+        bad = sorted([one for one in bad if one[0] not in packed] + [(row, NOT_COMPRESSED) for row in packed])
+    null = pa.scalar(None, pa.binary())
+    wrong = _mask({row for row, _ in bad}, len(bodies))
+    return Bodies(values, pc.if_else(wrong, bodies, null) if bad else pa.nulls(len(bodies), pa.binary()), bad)
+
+
+def with_bodies(schema: pa.Schema, form: BodyForm) -> pa.Schema:
+    """Return the columns of messages whose bodies are decoded."""
+    at = schema.get_field_index(BODY)
+    fields = list(schema)
+    fields[at : at + 1] = [pa.field(BODY, form.type), pa.field(RAW, pa.binary()), pa.field(ERROR, pa.string())]
+    return pa.schema(fields)
+
+
+def undecoded_columns(names: list[str]) -> list[str]:
+    """Return the columns of messages that these columns are made of."""
+    plain = [name for name in names if name not in (BODY, RAW, ERROR)]
+    return plain if len(plain) == len(names) else [*dict.fromkeys([*plain, BODY, "physical_offset"])]
+
+
+def with_decoded(batch: pa.RecordBatch, wanted: pa.Schema, form: BodyForm, report: Report) -> pa.RecordBatch:
+    """Return the wanted columns of a batch of `undecoded_columns`; of a struct the wanted fields."""
+    found = decoded_bodies(form, batch, report)
+    made = {BODY: found.values, RAW: found.raw, ERROR: found.error}
+    columns = [made[field.name] if field.name in made else batch.column(field.name) for field in wanted]
+    return pa.RecordBatch.from_arrays(
+        [column.cast(field.type) for column, field in zip(columns, wanted, strict=True)], schema=wanted
+    )
+
+
+def _undecoded(batch: pa.RecordBatch, report: Report | None) -> set[int]:
+    """Return the numbers of the rows that the scan could not decompress, and forget them.
+
+    They are forgotten because the next store's offsets may be the same.
+    """
+    if report is None or not report.undecoded:
+        return set()
+    offsets = batch.column("physical_offset").to_pylist()
+    found = report.undecoded.intersection(offsets)
+    report.undecoded -= found
+    return {row for row, offset in enumerate(offsets) if offset in found}
+
+
+def _mask(rows: set[int], count: int) -> Any:
+    mask = np.zeros(count, bool)
+    mask[list(rows)] = True
+    return pa.array(mask)
