@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pandas  # noqa: F401  (pyarrow imports it for its first array of Python values; that takes each fork 0.2 s)
 import pyspark.sql.pandas.types  # noqa: F401
 
 from flintmq.errors import FlintError
