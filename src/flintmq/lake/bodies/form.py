@@ -22,7 +22,8 @@ from flintmq.lake.bodies.registry import SchemaRegistry, absolute_place
 FORMS = ("bytes", "text", "json", "avro", "protobuf")
 SOURCE_BYTES_MAX = 16 << 10
 """Largest schema that a manifest keeps: each export has it again."""
-FEW = 32  # bodies that are faster one by one
+FEW = 128  # bodies that are faster one by one
+PARTS = 8  # of bodies that are not all as they should be: experiments/2026-11-29-bodies.md
 
 
 @dataclass(frozen=True)
@@ -142,16 +143,17 @@ def decoded(form: BodyForm, bodies: Any) -> Decoded:
 
 
 def _at_once(form: BodyForm, first: pa.DataType, bodies: Any) -> Decoded:
-    """Decode all bodies at once or, if one of them needs a closer look, each half of them."""
+    """Decode all bodies at once or, if one of them needs a closer look, each part of them."""
     if len(bodies) <= FEW:
         return _one_by_one(form, bodies)
     values = json_columns.read(bodies, form.type, first)
     if values is not None:
         return Decoded(values, [])
-    half = len(bodies) // 2
-    left, right = (_at_once(form, first, part) for part in (bodies[:half], bodies[half:]))
-    bad = left.bad + [(number + half, reason) for number, reason in right.bad]
-    return Decoded(pa.concat_arrays([left.values, right.values]), bad)
+    step = -(-len(bodies) // PARTS)
+    begins = range(0, len(bodies), step)
+    parts = [_at_once(form, first, bodies.slice(begin, step)) for begin in begins]
+    bad = [(begin + row, reason) for begin, part in zip(begins, parts, strict=True) for row, reason in part.bad]
+    return Decoded(pa.concat_arrays([part.values for part in parts]), bad)
 
 
 def _one_by_one(form: BodyForm, bodies: Any) -> Decoded:
