@@ -68,7 +68,7 @@ def check_same(schema: StructType, ours: StructType, columns: Sequence[str] | No
 
 
 def _is_part(asked: Any, whole: Any) -> bool:
-    """Return whether a type is another one, or what is left of it without some fields of structs."""
+    """Return whether a type is `whole`, perhaps without some fields of structs."""
     if type(asked) is not type(whole):
         return False
     kind = whole.typeName()

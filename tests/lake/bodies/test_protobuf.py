@@ -116,7 +116,7 @@ def test_a_message_that_lacks_what_proto2_requires(tmp_path):
     [
         ([], None, "a descriptor set without files"),
         ([shop()], "shop.First", "no whole descriptor set; write one with protoc --include_imports"),
-        ([timestamps(), shop()], None, "the last file has shop.First, shop.Everything; name one with --body-message"),
+        ([timestamps(), shop()], None, "the last file has shop.First, shop.Everything; name one as body message"),
         ([timestamps(), shop()], "shop.Lost", "has no message 'shop.Lost'"),
         ([timestamps(), shop()], "shop.Everything.Empty", "has no fields"),
     ],

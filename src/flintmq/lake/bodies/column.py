@@ -1,4 +1,4 @@
-"""Makes the columns of bodies: decoded, and where one does not decode its bytes and the reason.
+"""Makes the columns of decoded bodies, and of the bytes and reasons of the others.
 
 A body that does not decode is never lost, and costs its row nothing else. Of those that do `body_raw` and `body_error`
 are null: they are the dead letters of an export, as rows.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 BODY, RAW, ERROR = "body", "body_raw", "body_error"
 
 
-class Bodies(NamedTuple):
+class DecodedBodies(NamedTuple):
     values: Any  # of the form's type
     raw: Any  # bytes of those that do not decode, otherwise null
     bad: list[tuple[int, str]]  # number of each row whose body does not decode, and the reason
@@ -34,7 +34,7 @@ class Bodies(NamedTuple):
         return pa.array(reasons, pa.string()) if self.bad else pa.nulls(len(self.raw), pa.string())
 
 
-def decoded_bodies(form: BodyForm, batch: pa.RecordBatch, report: Report | None) -> Bodies:
+def decoded_bodies(form: BodyForm, batch: pa.RecordBatch, report: Report | None) -> DecodedBodies:
     """Decode the column body of a batch, which has the column physical_offset too.
 
     `report`: of the scan, whose `undecoded` are the bodies that do not decompress.
@@ -48,7 +48,7 @@ def decoded_bodies(form: BodyForm, batch: pa.RecordBatch, report: Report | None)
         bad = sorted([one for one in bad if one[0] not in packed] + [(row, NOT_COMPRESSED) for row in packed])
     null = pa.scalar(None, pa.binary())
     wrong = _mask({row for row, _ in bad}, len(bodies))
-    return Bodies(values, pc.if_else(wrong, bodies, null) if bad else pa.nulls(len(bodies), pa.binary()), bad)
+    return DecodedBodies(values, pc.if_else(wrong, bodies, null) if bad else pa.nulls(len(bodies), pa.binary()), bad)
 
 
 def with_bodies(schema: pa.Schema, form: BodyForm) -> pa.Schema:
@@ -66,7 +66,7 @@ def undecoded_columns(names: list[str]) -> list[str]:
 
 
 def with_decoded(batch: pa.RecordBatch, wanted: pa.Schema, form: BodyForm, report: Report) -> pa.RecordBatch:
-    """Return the wanted columns of a batch of `undecoded_columns`; of a struct the wanted fields."""
+    """Return the wanted columns, and fields of structs, of a batch of `undecoded_columns`."""
     found = decoded_bodies(form, batch, report)
     made = {BODY: found.values, RAW: found.raw, ERROR: found.error}
     columns = [made[field.name] if field.name in made else batch.column(field.name) for field in wanted]

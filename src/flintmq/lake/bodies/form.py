@@ -59,13 +59,13 @@ class BodyForm:
             what = {"json": "FILE|DDL", "avro": "FILE.avsc", "protobuf": "FILE"}.get(name)
             if what is None:
                 raise UsageError(f"a body schema is for json, avro and protobuf; body {name} takes none")
-            raise UsageError(f"body {name} needs a body schema (--body-schema {what})")
+            raise UsageError(f"body {name} needs a body schema: give {what}")
         if message is not None and name != "protobuf":
-            raise UsageError(f"--body-message is for --body protobuf; body {name} has none")
+            raise UsageError(f"a body message is for body protobuf; body {name} has none")
         if head and name not in ("avro", "protobuf"):
-            raise UsageError(f"--body-head is for --body avro and protobuf; body {name} has none")
+            raise UsageError(f"a body head is for body avro and protobuf; body {name} has none")
         if (registry is not None) != (head and name == "avro"):
-            raise UsageError("--schema-registry and --body-head belong together for --body avro, and to nothing else")
+            raise UsageError("a schema registry and a body head belong together for body avro, and to nothing else")
         if registry is not None:
             SchemaRegistry(registry)
         if name == "bytes":
@@ -143,7 +143,7 @@ def decoded(form: BodyForm, bodies: Any) -> Decoded:
 
 
 def _at_once(form: BodyForm, first: pa.DataType, bodies: Any) -> Decoded:
-    """Decode all bodies at once or, if one of them needs a closer look, each part of them."""
+    """Decode all bodies at once or, if one needs a closer look, each part of them."""
     if len(bodies) <= FEW:
         return _one_by_one(form, bodies)
     values = json_columns.read(bodies, form.type, first)

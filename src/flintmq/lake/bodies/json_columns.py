@@ -1,9 +1,9 @@
-"""Reads many bodies as JSON at once, with Arrow's parser: nine times as fast as one by one (`json_body`).
+"""Reads many bodies as JSON at once, with Arrow's parser.
 
-Arrow joins and reads what it takes for one text. It is trusted only where it cannot differ from `json_body`: the bodies
-are UTF-8, each begins with `{` and ends with `}`, and there are as many objects as bodies. No string contains a line
-break, so `}`, a line break and `{` are the end of an object and the begin of the next: each body is one. What Arrow
-reads in another way is looked for, and every doubt, or error, leaves the bodies to `json_body`.
+This takes a fifth of the time of one by one (`json_body`). Arrow is trusted only where it cannot differ from that: the
+bodies are UTF-8, each begins with `{` and ends with `}`, and there are as many objects as bodies. No string contains a
+line break, so `}`, a line break and `{` are the end of an object and the begin of the next: each body is one. What
+Arrow reads in another way is looked for, and every doubt, or error, leaves the bodies to `json_body`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def readable(kind: pa.DataType) -> pa.DataType | None:
 
 
 def read(bodies: Any, kind: pa.DataType, first: pa.DataType) -> Any:
-    """Return the column of bodies, of which all are of the type; None if one is not, or may not be.
+    """Return the column of bodies that are all of the type; None if one is not, or may not be.
 
     `first`: of `readable`.
     """

@@ -58,11 +58,11 @@ def checked_descriptors(content: bytes, path: str, message: str | None) -> tuple
         names = [f"{files[-1].package}.{each.name}".lstrip(".") for each in files[-1].message_type] if files else []
         if len(names) != 1:
             known = ", ".join(names[:5]) or "no message"
-            raise UsageError(f"{path}: the last file has {known}; name one with --body-message")
+            raise UsageError(f"{path}: the last file has {known}; name one as body message")
         message = names[0]
     kind = _column(_message(pool, path, message), ())
     if not pa.types.is_struct(kind):
-        raise UsageError(f"{path}: message {message} has no fields; name another with --body-message")
+        raise UsageError(f"{path}: message {message} has no fields; name another as body message")
     return content, message, kind
 
 

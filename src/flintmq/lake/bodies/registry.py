@@ -66,7 +66,7 @@ class SchemaRegistry:
             if self._unknown > UNKNOWN_MAX:
                 raise StoreAccessError(
                     f"{self.name}: has none of {UNKNOWN_MAX} schemas that bodies name; give their own registry, or "
-                    "leave --body-head out"
+                    "leave the body head out"
                 )
         return self._texts[schema_id]
 

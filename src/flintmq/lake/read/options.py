@@ -348,32 +348,16 @@ def _shape(given: Mapping[str, str]) -> str:
 
 def _body(given: Mapping[str, str]) -> BodyForm | None:
     registry = given.get("schemaRegistry")
-    try:
-        form = BodyForm.parse(
-            choice(given, "body", FORMS),
-            given.get("bodySchema"),
-            message=given.get("bodyMessage"),
-            head=flag(given, "bodyHead", False),
-            registry=None if registry is None else absolute_place(registry),  # workers may run in other directories
-        )
-    except UsageError as error:
-        text = str(error)
-        for word, option in _OF_EXPORT.items():
-            text = text.replace(word, option)
-        raise type(error)(text) from error
+    form = BodyForm.parse(
+        choice(given, "body", FORMS),
+        given.get("bodySchema"),
+        message=given.get("bodyMessage"),
+        head=flag(given, "bodyHead", False),
+        registry=None if registry is None else absolute_place(registry),  # workers may run in other directories
+    )
     if form is not None and not flag(given, "decompress", True):
         raise UsageError(f"option decompress: body {form.name} is made of what the producer gave; leave it out")
     return form
-
-
-_OF_EXPORT = {
-    "--body-schema": "bodySchema",
-    "--body-message": "bodyMessage",
-    "--body-head": "bodyHead",
-    "--schema-registry": "schemaRegistry",
-    "--body ": "body ",
-}
-"""Words of the export's errors -> those of the source."""
 
 
 def _history(given: Mapping[str, str]) -> str | None:

@@ -19,9 +19,9 @@ from flintmq.cluster.member import ONLY, broker_words
 from flintmq.config.s3 import S3Options
 from flintmq.errors import FlintError, StoreAccessError, UsageError
 from flintmq.format.text import ms_of
+from flintmq.lake.bodies.column import RAW
 from flintmq.lake.files.table_folder import folder_at
 from flintmq.lake.files.table_format import format_in
-from flintmq.lake.shape.columns import RAW
 from flintmq.lake.table.formats import target_at
 from flintmq.lake.table.iceberg_catalog import TableName, in_one_line
 from flintmq.lake.table.parquet_target import ParquetTarget

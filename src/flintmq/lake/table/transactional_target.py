@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from flintmq.arrow.schema import FIRST_COLUMNS
 from flintmq.errors import FlintError, StoreError, UsageError
+from flintmq.lake.bodies.column import RAW
 from flintmq.lake.files.table_folder import BucketFolder
-from flintmq.lake.shape.columns import RAW
 from flintmq.lake.table.target import Manifest, StagedFile, Target, encoded
 
 if TYPE_CHECKING:
