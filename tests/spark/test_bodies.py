@@ -5,6 +5,7 @@ Expected values are written by hand, or sent as Avro's and Protobuf's own librar
 
 import io
 import json
+import os
 import zlib
 from datetime import UTC, date, datetime
 from typing import Any
@@ -16,6 +17,7 @@ from flintmq import Message
 from flintmq.errors import UsageError
 from flintmq.lake.read.options import ReadOptions
 from flintmq.lake.stream.options import StreamOptions
+from flintmq.spark.door import JAR
 from tests.support import shop_proto
 from tests.support.engine import put_messages
 from tests.support.spark_reading import by_python
@@ -87,6 +89,15 @@ def test_what_a_query_uses(load: Any) -> None:
     assert frame.where("body is null").count() == 5
     assert frame.count() == 304
     assert frame.select("topic").distinct().count() == 1
+
+
+@pytest.mark.skipif(not JAR.is_file(), reason="the jar was not built (tools/door_jar.py says why)")
+@pytest.mark.skipif(os.environ.get("FLINTMQ_JAR") == "0", reason="FLINTMQ_JAR=0: without the jar")
+def test_spark_asks_the_source_in_the_jvm_for_fields(spark: Any, store: str) -> None:
+    frame = spark.read.format("flintmq").options(body="json", bodySchema=DDL).load(store)
+    plan = frame.select("body.address.zip", "body.lines.sku")._jdf.queryExecution().sparkPlan()
+    (column,) = map(plan.collectLeaves().head().output().apply, range(1))
+    assert column.dataType().simpleString() == "struct<address:struct<zip:int>,lines:array<struct<sku:string>>>"
 
 
 def test_dead_letters_are_rows(load: Any) -> None:
