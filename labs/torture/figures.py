@@ -84,6 +84,7 @@ FIGURES = {
         "torture_spark", ("kills", "moments", "acknowledged", "queued", "exported"), TABLE
     ),
     "bucket-kills": Figures("bucket_kills", ("kills", "messages", "comparisons"), ("missing", "doubled")),
+    "upsert-kills": Figures("upsert_kills", ("kills", "changes", "comparisons")),
     "replication": Figures(
         "replication",
         ("kills", "lines cut", "stores", "messages", "messages that the reader checked",

@@ -37,5 +37,5 @@ def command(
     words = words.checked(config)
     with out.progress("exporting") as progress:
         done = words.run(config, Threads(threads), out, progress)
-    out.result(done, lambda value: render(value, words.into))
+    out.result(done, lambda value: render(value, words.into, words.upsert_key))
     return done.exit_code

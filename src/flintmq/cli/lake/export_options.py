@@ -69,6 +69,12 @@ class ExportWords:
         "--schema-registry URL|DIR",
         "Registry of the schemas that heads of --body avro name, or a directory with ID.avsc.",
     )
+    upsert_key: str | None = option(
+        "--upsert-key COLUMNS", "The table has the last row of each key: columns of the bodies (delta, iceberg)."
+    )
+    delete_when: str | None = option(
+        "--delete-when FORM", "With --upsert-key: bodies of debezium or canal, or COLUMN=VALUE of rows that delete."
+    )
     dead_letters: str | None = option(
         "--dead-letters DIR", "Messages whose bodies do not decode go there too, with the reason."
     )
@@ -97,6 +103,7 @@ class ExportWords:
         found |= {
             "fail_on_data_loss": not self.skip_damage,
             "partition_by": parse_partitions(self.partition_by),
+            "upsert_key": None if self.upsert_key is None else self.upsert_key.split(","),
             "target_file_size": None if size is None else parse_size("--target-file-size", size),
         }
         return cast(ExportChoices, found)
@@ -138,17 +145,19 @@ def batch_line(done: Exported) -> str:
     return f"export={done.number}: {done.rows} rows {where}"
 
 
-def render(done: Exported, into: str) -> Iterable[Any]:
+def render(done: Exported, into: str, upsert_key: str | None = None) -> Iterable[Any]:
     if not done.number:
         yield f"nothing new up to log offset {done.end}" if done.end else "nothing new"
     else:
         made = "" if done.rows else "; a table without rows, as there is nothing to export yet"
-        yield f"exported {done.rows} rows in {done.files} files, {size(done.bytes)}{made}"
+        what = "rows" if upsert_key is None else "messages"
+        yield f"exported {done.rows} {what} in {done.files} files, {size(done.bytes)}{made}"
         yield from offset_lines(done)
     if done.damages:
         yield f"skipped {done.damages} damaged places, {done.lost_bytes} bytes"
     if done.bad_bodies:
-        yield f"bodies   {done.bad_bodies} could not be converted; their bytes are in the column body_raw"
+        where = "in the column body_raw" if upsert_key is None else "among the dead letters"
+        yield f"bodies   {done.bad_bodies} could not be converted; their bytes are {where}"
         for reason, count in sorted(done.bad_reasons.items()):
             yield f"         {count} {reason}"
     yield from note_lines(done.notes, done.note_texts)

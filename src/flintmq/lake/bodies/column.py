@@ -40,7 +40,7 @@ def decoded_bodies(form: BodyForm, batch: pa.RecordBatch, report: Report | None)
     `report`: of the scan, whose `undecoded` are the bodies that do not decompress.
     """
     bodies = batch.column(BODY)
-    packed = _undecoded(batch, report)
+    packed = undecoded(batch, report)
     # Nor is it decoded as it is stored: what it was may be something else.
     values, bad = decoded(form, pc.if_else(_mask(packed, len(bodies)), b"", bodies) if packed else bodies)
     if packed:
@@ -75,7 +75,7 @@ def with_decoded(batch: pa.RecordBatch, wanted: pa.Schema, form: BodyForm, repor
     )
 
 
-def _undecoded(batch: pa.RecordBatch, report: Report | None) -> set[int]:
+def undecoded(batch: pa.RecordBatch, report: Report | None) -> set[int]:
     """Return the numbers of the rows that the scan could not decompress, and forget them.
 
     They are forgotten because the next store's offsets may be the same.

@@ -11,6 +11,9 @@ NO_HEAD = "no registry head"
 UNKNOWN_SCHEMA = "unknown schema id"
 UNREAD_SCHEMA = "a schema with types that have no column"
 OTHER_MESSAGE = "another message of the schema"
+NO_CHANGE = "not a change of a row"
+NO_KEY = "null in the upsert key"
+LEFT_OUT = "a value that Debezium left out"
 
 
 class BadBody(ValueError):

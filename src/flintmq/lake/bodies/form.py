@@ -157,7 +157,7 @@ def _at_once(form: BodyForm, first: pa.DataType, bodies: Any) -> Decoded:
 
 
 def _one_by_one(form: BodyForm, bodies: Any) -> Decoded:
-    read = _reader(form)
+    read = reader(form)
     values: list[Any] = []
     bad: list[tuple[int, str]] = []
     for number, body in enumerate(bodies.to_pylist()):
@@ -166,11 +166,11 @@ def _one_by_one(form: BodyForm, bodies: Any) -> Decoded:
         except BadBody as error:
             values.append(None)
             bad.append((number, error.reason))
-    return _column(values, form.type, bad)
+    return column(values, form.type, bad)
 
 
 @lru_cache(maxsize=8)
-def _reader(form: BodyForm) -> Callable[[bytes], Any]:
+def reader(form: BodyForm) -> Callable[[bytes], Any]:
     if isinstance(form.type, pa.StructType) and form.name == "json":
         return json_body.reader(form.type)
     if isinstance(form.source, str):
@@ -178,7 +178,7 @@ def _reader(form: BodyForm) -> Callable[[bytes], Any]:
     return protobuf.reader(form.source, form.message, form.head)
 
 
-def _column(values: list[Any], kind: pa.DataType, bad: list[tuple[int, str]]) -> Decoded:
+def column(values: list[Any], kind: pa.DataType, bad: list[tuple[int, str]]) -> Decoded:
     """Make the column; a value without room in its type, such as a long decimal, is a bad one."""
     try:
         return Decoded(pa.array(values, kind), bad)

@@ -25,18 +25,27 @@ FLOAT_MAX = 3.4028234663852886e38
 
 def reader(kind: pa.StructType) -> Reader:
     """Return a function that parses a body into a value of this type. It raises BadBody."""
-    convert = _object(kind)
-    decoder = json.JSONDecoder(parse_constant=_refused)
+    convert = converter(kind)
+    return lambda body: convert(parsed(body))
 
-    def read(body: bytes) -> dict[str, Any]:
-        try:
-            text = body.decode()
-        except UnicodeDecodeError as error:
-            raise BadBody(NO_UTF8) from error
-        try:
-            value = decoder.decode(text)
-        except (ValueError, RecursionError) as error:
-            raise BadBody(NO_JSON) from error
+
+def parsed(body: bytes) -> Any:
+    """Parse a body of any JSON. Raises BadBody: it is none."""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as error:
+        raise BadBody(NO_UTF8) from error
+    try:
+        return _DECODER.decode(text)
+    except (ValueError, RecursionError) as error:
+        raise BadBody(NO_JSON) from error
+
+
+def converter(kind: pa.StructType) -> Converter:
+    """Return a function that converts a JSON value to this type. It raises BadBody."""
+    convert = _object(kind)
+
+    def read(value: Any) -> dict[str, Any]:
         try:
             found: dict[str, Any] = convert(value)
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
@@ -48,6 +57,9 @@ def reader(kind: pa.StructType) -> Reader:
 
 def _refused(text: str) -> Any:
     raise ValueError(f"{text} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refused)
 
 
 def _converter(kind: pa.DataType) -> Converter:

@@ -24,6 +24,9 @@ class ExportChoices(TypedDict, total=False):
         properties: NAME or NAME:COLUMN, each a column of text instead of the map `properties`.
         body, body_schema, body_message, body_head, schema_registry: the form of bodies: name, schema, message, head and
             registry of `BodyForm.parse`; "bytes" by default.
+        upsert_key: columns of bodies; the table has the last row of each key, and no messages, see
+            `lake/shape/changes.py`. None: a table of messages.
+        delete_when: "debezium" or "canal", whose changes the bodies are; COLUMN=VALUE of rows that delete.
         dead_letters: a directory for the messages whose bodies do not decode, see `lake/shape/dead_letters.py`.
         partition_by: columns in which all rows of a directory agree: "topic_name", "date", both (the default) or
             neither. Without "topic_name" many topics share a file.
@@ -46,6 +49,8 @@ class ExportChoices(TypedDict, total=False):
     body_message: Annotated[str | None, None]
     body_head: Annotated[bool, False]
     schema_registry: Annotated[str | None, None]
+    upsert_key: Annotated[Sequence[str] | None, None]
+    delete_when: Annotated[str | None, None]
     dead_letters: Annotated[str | None, None]
     partition_by: Annotated[Sequence[str], ("topic_name", "date")]
     checkpoint: Annotated[str | None, None]

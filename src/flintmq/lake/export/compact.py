@@ -55,12 +55,18 @@ class FileOptions:
         if self.target_bytes is not None and self.target_bytes < TARGET_LEAST:
             raise UsageError(f"target file size {self.target_bytes} is too small; give 64KiB or more")
 
+    @property
+    def final(self) -> bool:
+        """True if the files of tasks are those of the table: nothing combines or merges them."""
+        return self.target_bytes is None and self.shape.changes is None
+
     def writer(self, attempt: Attempt) -> PartitionedWriter:
+        changes = self.shape.changes
         return PartitionedWriter(
             attempt.folder,
-            self.shape.schema(),
+            self.shape.schema() if changes is None else changes.staged(),
             self.compression,
-            self.target_bytes,
+            self.target_bytes if changes is None else None,
             self.partition_by,
             durable=not attempt.remote,
         )
@@ -83,7 +89,8 @@ def parts_of(writer: PartitionedWriter, begin: str) -> list[StagedFile]:
 def combined(
     parts: Sequence[StagedFile], options: FileOptions, tasks: TaskFolders, parallel: int, run: RunTasks
 ) -> list[StagedFile]:
-    bins = [] if options.target_bytes is None else together(parts, options.target_bytes)
+    target = None if options.shape.changes is not None else options.target_bytes
+    bins = [] if target is None else together(parts, target)
     if not bins:
         return list(parts)
     lots = [lot for n in range(LOTS_PER_TASK * parallel) if (lot := bins[n :: LOTS_PER_TASK * parallel])]

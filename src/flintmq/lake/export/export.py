@@ -7,7 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from flintmq.arrow.schema import SPARK_SCHEMA
@@ -19,17 +19,21 @@ from flintmq.errors import CorruptStoreError, StoreError, UsageError
 from flintmq.lake.bodies.form import BodyForm
 from flintmq.lake.export.choices import ExportChoices, complete, option_of
 from flintmq.lake.export.compact import FileOptions, parts_of
+from flintmq.lake.export.upsert import merge
 from flintmq.lake.files.table_folder import folder_at
 from flintmq.lake.files.task_folders import TaskFolders
 from flintmq.lake.read.options import ReadOptions
 from flintmq.lake.read.scan import ScanPlan, scan_range
 from flintmq.lake.read.splits import LogRange
+from flintmq.lake.shape.changes import DDL, TOMBSTONES, ChangeForm
 from flintmq.lake.shape.columns import ExportColumns
 from flintmq.lake.shape.dead_letters import DeadLetters, DeadLetterWriter
+from flintmq.lake.shape.parquet import PARTITIONS
 from flintmq.lake.table.formats import target_at
 from flintmq.lake.table.iceberg_catalog import TableName
 from flintmq.lake.table.row_files import is_missing
 from flintmq.lake.table.target import CHOICES, NAMES, Manifest, StagedFile, StoreProgress, Target, now
+from flintmq.lake.table.transactional_target import TransactionalTarget
 from flintmq.store.commitlog.anchor import KnownLog, LogAnchor, why_lost
 from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.report import LOST, VANISHED, Report
@@ -42,7 +46,7 @@ if TYPE_CHECKING:
     from flintmq.lake.stream.members import StoresStream
     from flintmq.lake.stream.plan import StreamTask
 
-LOSSES = (VANISHED, LOST)  # notes of a lenient read that the answer repeats
+REPEATED = (VANISHED, LOST, DDL, TOMBSTONES)  # notes of a task that the answer repeats
 ABSENT = "missing_exports"  # code of the note on directories of earlier exports that are gone
 TEXTS_KEPT = 3  # sentences of notes, of each code
 UNCHECKED = "unchecked"  # code of the note on a progress that does not show whether the log is its own
@@ -93,14 +97,32 @@ class ExportOptions:
             explode=given["explode"],
             access=given["access"],
         )
+        changes = _changes_of(given, body, read.many)
         files = FileOptions(
             given["compression"],
             given["target_file_size"],
-            ExportColumns.parse(given["properties"], body, read.many),
-            tuple(given["partition_by"]),
+            replace(ExportColumns.parse(given["properties"], body, read.many), changes=changes),
+            tuple(given["partition_by"]) if changes is None else (),
             dead_letters is not None,
         )
         return cls(read, files, given["to"], given["checkpoint"], given["catalog"], dead_letters)
+
+
+def _changes_of(given: ExportChoices, body: BodyForm | None, many: bool) -> ChangeForm | None:
+    """Return what makes rows from changes; None if the table is one of messages.
+
+    Raises UsageError: as ChangeForm.parse; or other keywords do not fit.
+    """
+    changes = ChangeForm.parse(given["upsert_key"], given["delete_when"], body, many)
+    if changes is None:
+        return None
+    if given["to"] not in ("delta", "iceberg"):
+        raise UsageError(f"--upsert-key is for --to delta and iceberg; {given['to']} replaces no rows")
+    if given["properties"] is not None:
+        raise UsageError("--property is for tables of messages; one of --upsert-key has the columns of the bodies")
+    if tuple(given["partition_by"]) not in (PARTITIONS, ()):
+        raise UsageError("--partition-by is for tables of messages; one of --upsert-key has no partitions")
+    return changes
 
 
 @dataclass
@@ -220,7 +242,7 @@ def check_same(target: Target, last: Manifest, choice: Mapping[str, Any]) -> Non
 
     The text has the words of the user.
     """
-    there = {name: last.choice.get(name, default) for name, default in CHOICES.items()}
+    there, choice = CHOICES | last.choice, CHOICES | dict(choice)
     if there["many"] != choice["many"]:
         before, now = KINDS[there["many"]][0], KINDS[choice["many"]][1]
         raise UsageError(
@@ -420,6 +442,8 @@ def write_files(
         for batch in batches:
             if batch.num_rows:
                 shaped, bad = files.shape.shaped(batch, report)
+                if bad and dead is None and files.shape.changes is not None:
+                    raise _unread(batch, *bad[0])
                 writer.write(shaped)
                 rows += batch.num_rows
                 reasons.update(reason for _, reason in bad)
@@ -434,8 +458,17 @@ def write_files(
     found = {"damages": report.damage_count, "lost_bytes": report.lost_bytes, "bad_bodies": reasons.total()}
     more = {"bad_reasons": dict(reasons), "dead_letters": None if letters is None else [letters, name]}
     texts = report.texts(TEXTS_KEPT)
-    losses = [[code, report.note_counts[code], texts[code]] for code in LOSSES if code in texts]
+    losses = [[code, count, texts.get(code, [])] for code, count in report.note_counts.items() if code in REPEATED]
     return {"rows": rows, "files": kept, "losses": losses, **found, **more}
+
+
+def _unread(batch: pa.RecordBatch, row: int, reason: str) -> StoreError:
+    """Return the error about a change that cannot be read, where no directory is given for it."""
+    topic, queue, offset = (batch.column(name)[row].as_py() for name in ("topic", "queue_id", "queue_offset"))
+    return StoreError(
+        f"topic {short(topic)}, queue {queue}, offset {offset}: the change cannot be read: {reason}; --dead-letters "
+        "DIR keeps such messages there, and the export goes on without them"
+    )
 
 
 def publish(
@@ -445,18 +478,15 @@ def publish(
     choice: dict[str, Any],
     stores: Mapping[str, StoreProgress],
     parts: Sequence[StagedFile],
-    shape: ExportColumns,
+    options: FileOptions,
     letters: DeadLetters,
 ) -> Manifest:
     """Publish the files of the winning attempts, and return the new manifest.
 
     `done` receives number, files and bytes; `letters` the dead letters of the tasks, before the files are published.
     """
-    moves = [*parts, *target.hints(parts, shape.schema(), choice["partition_by"])]
-    done.bytes = sum(file.size for file in moves)
-    assert len({file.place for file in moves}) == len(moves)  # one would replace another
+    shape, merged = options.shape, None
     done.number = target.number_after(last)
-    done.files = len(moves)
     assert done.begin <= done.end and (last is None or done.number > last.number)
     only = stores.get(ONLY, StoreProgress(0, 0, None))
     manifest = Manifest(
@@ -464,8 +494,8 @@ def publish(
         begin=only.begin,
         end=only.end,
         rows=done.rows,
-        files=[file.place for file in moves],
-        bytes=done.bytes,
+        files=[],
+        bytes=0,
         anchor=only.anchor,
         at_end=only.at_end,
         choice=choice,
@@ -477,8 +507,17 @@ def publish(
         body_source=None if shape.body is None else shape.body.source_kept(),
         added=None if last is None else last.with_columns(_property_columns(choice), _property_columns(last.choice)),
     )
+    if shape.changes is not None:
+        assert isinstance(target, TransactionalTarget)  # of the other targets they were refused
+        merged = merge(target, last, manifest, parts, options)
+        parts, manifest = merged.files, replace(manifest, changes=merged.state)
+    moves = [*parts, *target.hints(parts, shape.schema(), choice["partition_by"])]
+    assert len({file.place for file in moves}) == len(moves)  # one would replace another
+    done.files, done.bytes = len(moves), sum(file.size for file in moves)
+    manifest = replace(manifest, files=[file.place for file in moves], bytes=done.bytes)
     letters.publish(0 if last is None else last.number, manifest.number)
-    target.publish(manifest, moves, shape.schema())
+    more = {} if merged is None else {"old": merged.old}
+    target.publish(manifest, moves, shape.schema(), **more)
     return manifest
 
 

@@ -95,7 +95,7 @@ def export(
         target.check(last, files.shape.schema(), files.partition_by)
         done = Exported(notes={**report.note_counts, **target.notes}, note_texts=report.texts())
         note_absent(done, target, last)
-        tasks = target.stage(last, files.target_bytes is None)
+        tasks = target.stage(last, files.final)
         work = [task for number, lot in enumerate(lots) for task in lot.tasks(number, workers.count)]
         answers = workers.run(partial(export_range, tasks, files), work, progress)
         done.count(answers)
@@ -105,7 +105,7 @@ def export(
             letters.collect(answers)
             parts = [StagedFile(*part) for answer in answers for part in answer["files"]]
             parts = combined(parts, files, tasks, workers.count, workers.run)
-            last = publish(target, last, done, choice, stores, parts, files.shape, letters)
+            last = publish(target, last, done, choice, stores, parts, files, letters)
             done.notes |= target.notes
         copy.keep(last)
     return done

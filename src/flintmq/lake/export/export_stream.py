@@ -185,7 +185,7 @@ class _Query:
         if self.last is not None and ends.keys() - self.stream.by_broker(self.offsets).keys():  # a broker begins
             check_renamed(self.target.where, self.last, self.stream.logs())
         parts = part_tasks(self.stream, self.offsets, end)
-        tasks = self.target.stage(self.last, self.files.target_bytes is None)
+        tasks = self.target.stage(self.last, self.files.final)
         answers = self.workers.run(partial(export_part, tasks, self.files), parts)
         done = Exported()
         done.count(answers)
@@ -195,8 +195,7 @@ class _Query:
             self.letters.collect(answers)
             made = [StagedFile(*part) for answer in answers for part in answer["files"]]
             made = combined(made, self.files, tasks, self.workers.count, self.workers.run)
-            shape = self.files.shape
-            self.last = publish(self.target, self.last, done, self.choice, stores, made, shape, self.letters)
+            self.last = publish(self.target, self.last, done, self.choice, stores, made, self.files, self.letters)
             done.notes |= self.target.notes
             self.copy.keep(self.last)
         self.offsets = end

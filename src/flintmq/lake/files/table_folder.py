@@ -79,6 +79,13 @@ class TableFolder(ABC):
         """
 
     @abstractmethod
+    def put_new(self, place: str, content: bytes) -> bool:
+        """Write a file whole if there is none of this name; return whether there was none.
+
+        Durability: on return.
+        """
+
+    @abstractmethod
     def stage(self, number: int) -> TaskFolders:
         """Return where the tasks of an export make their directories; it is empty."""
 
@@ -144,6 +151,18 @@ class DiskFolder(TableFolder):
         path.parent.mkdir(exist_ok=True)
         with naming(str(path)):
             replace_file(str(path), manifest, REAL)
+
+    @override
+    def put_new(self, place: str, content: bytes) -> bool:
+        path, made = self.root / place, self.root / STAGING / uuid.uuid4().hex
+        with naming(str(path)):
+            replace_file(str(made), content, REAL)
+            try:
+                os.link(made, path)  # unlike a rename it replaces nothing
+            except FileExistsError:
+                return False
+            sync_folder(path.parent)
+        return True
 
     @override
     def stage(self, number: int) -> TaskFolders:
@@ -224,8 +243,12 @@ class BucketFolder(TableFolder):
     @override
     def claim(self, number: int, manifest: bytes) -> None:
         # The number is the lock: the server lets one of two writers put it.
-        if not self.bucket.put_new(self.key(manifest_place(number)), manifest):
+        if not self.put_new(manifest_place(number), manifest):
             raise StoreError(f"{self.where}: another export into it was faster (export {number}); run this one again")
+
+    @override
+    def put_new(self, place: str, content: bytes) -> bool:
+        return self.bucket.put_new(self.key(place), content)
 
     @override
     def stage(self, number: int) -> TaskFolders:

@@ -17,8 +17,9 @@ from flintmq.arrow.members import MemberColumns
 from flintmq.arrow.schema import SPARK_SCHEMA, of_many
 from flintmq.cluster.member import Member
 from flintmq.errors import UsageError
-from flintmq.lake.bodies.column import RAW, decoded_bodies
+from flintmq.lake.bodies.column import RAW, decoded_bodies, undecoded
 from flintmq.lake.bodies.form import BodyForm
+from flintmq.lake.shape.changes import ChangeForm
 from flintmq.lake.shape.parquet import PARTITIONS
 from flintmq.store.commitlog.report import Report
 
@@ -36,6 +37,7 @@ class ExportColumns:
     properties: tuple[tuple[str, str], ...] | None = None
     body: BodyForm | None = None
     many: bool = False  # rows are of several stores, and have the columns broker and store
+    changes: ChangeForm | None = None  # rows are those of a database's table; None: messages
 
     @classmethod
     def parse(
@@ -61,9 +63,12 @@ class ExportColumns:
         return {
             "properties": None if self.properties is None else [list(pair) for pair in self.properties],
             **(BYTES if self.body is None else self.body.choice()),
+            **({} if self.changes is None else self.changes.choice()),
         }
 
     def schema(self) -> pa.Schema:
+        if self.changes is not None:
+            return self.changes.schema()
         fields: list[pa.Field[Any]] = []
         for field in of_many(SPARK_SCHEMA, self.many):
             if field.name == "properties" and self.properties is not None:
@@ -87,6 +92,11 @@ class ExportColumns:
     def shaped(self, batch: pa.RecordBatch, report: Report | None = None) -> Shaped:
         if self.is_plain:
             return Shaped(batch, [])
+        if self.changes is not None:
+            rows, unread, skipped = self.changes.shaped(batch, undecoded(batch, report))
+            if report is not None:
+                report.note_counts.update(skipped)
+            return Shaped(rows, unread)
         columns: dict[str, Any] = dict(zip(batch.schema.names, batch.columns, strict=True))
         bad: list[tuple[int, str]] = []
         for name, column in self.properties or ():

@@ -164,7 +164,12 @@ class PartitionedWriter:
             "write_statistics": [
                 each.name for each in schema if each.name in SEARCHED or pa.types.is_integer(each.type)
             ],
-            "column_encoding": {name: "DELTA_BINARY_PACKED" for name in _RISING if name in schema.names},
+            # A column of a database may have such a name.
+            "column_encoding": {
+                each.name: "DELTA_BINARY_PACKED"
+                for each in schema
+                if each.name in _RISING and (pa.types.is_integer(each.type) or pa.types.is_timestamp(each.type))
+            },
         }
 
     def __enter__(self) -> PartitionedWriter:

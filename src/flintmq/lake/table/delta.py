@@ -21,8 +21,9 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -32,9 +33,11 @@ from flintmq.errors import MissingExtraError, StoreAccessError, StoreError, Usag
 from flintmq.lake.files.storage_options import storage_options
 from flintmq.lake.files.table_folder import TableFolder
 from flintmq.lake.table.target import NAMES, Manifest, StagedFile
-from flintmq.lake.table.transactional_target import Actions, Requirements, TransactionalTarget
+from flintmq.lake.table.transactional_target import Actions, Paths, Requirements, TransactionalTarget
+from flintmq.objects.object_file import readable
 from flintmq.storage.files.tree import walk_tree
 from flintmq.storage.files.whole_file import sync_folder
+from flintmq.version import OURS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,7 +51,7 @@ LOG = "_delta_log"
 SAID = "flintmq.export"
 """Property of a table by which a user says, as `K/N`, that its rows are those of export K, the newest one being N."""
 CHECKPOINT_INTERVAL = 100  # commits, unless the table sets its own
-_OWN = re.compile(r"(topic_name|date)=.+|\d{6,}-.+\.parquet", re.DOTALL)
+_OWN = re.compile(r"(topic_name|date)=.+|(\d{6,}|part)-.+\.parquet", re.DOTALL)  # `part-`: of others, as OPTIMIZE
 _OLD_CUT = re.compile(r"~[0-9a-f]{16}\Z")  # of a shortened topic_name: earlier versions shortened names in Delta too
 _VERSION = re.compile(r"(\d{20})\.")
 # deltalake decodes %XX in a table's path, takes \ for / and refuses controls; in a URL it cuts off what ? and # begin.
@@ -93,14 +96,11 @@ class DeltaTarget(TransactionalTarget["DeltaTable"]):
 
     def _files(self, table: DeltaTable) -> list[str]:
         """Return the paths of a table's files, or their URLs, with the names as they are."""
-        import pyarrow as pa
-
         features = table.protocol().reader_features
         if features:
             raise UsageError(f"{self.where}: the Delta table uses {', '.join(features)[:80]}, which is not read here")
         # `file_uris` escapes some characters of paths and keys, and not others; Delta's log escapes all.
-        places: list[Any] = pa.table(table.get_add_actions())["path"].to_pylist()
-        return [self.folder.at(unquote(place)) for place in places]
+        return [self.folder.at(unquote(place)) for place in _places_in(table)]
 
     def check(self, last: Manifest | None, schema: pa.Schema, partition_by: Sequence[str]) -> None:
         """Check that the table has the columns of the files, or may get them."""
@@ -126,9 +126,9 @@ class DeltaTarget(TransactionalTarget["DeltaTable"]):
                     "topic would get two; export into a new directory"
                 )
 
-    def publish(self, manifest: Manifest, files: Sequence[StagedFile], schema: pa.Schema) -> None:
+    def publish(self, manifest: Manifest, files: Sequence[StagedFile], schema: pa.Schema, old: Paths = None) -> None:
         """Publish an export by one commit, after one that adds new columns; see the base."""
-        super().publish(manifest, files, schema)
+        super().publish(manifest, files, schema, old)
         from deltalake.exceptions import DeltaError
 
         # The export is in the table: a failure from here on must not say otherwise. A later run tries again.
@@ -170,6 +170,8 @@ class DeltaTarget(TransactionalTarget["DeltaTable"]):
         """Add the files in one transaction, after one that adds new columns."""
         from deltalake import CommitProperties, PostCommitHookProperties, Transaction
 
+        if actions.old is not None:
+            return self._replace(table, actions, actions.old)
         added = self._missing(table, actions.schema, actions.partition_by)
         if added:
             table.alter.add_columns(added)
@@ -182,6 +184,42 @@ class DeltaTarget(TransactionalTarget["DeltaTable"]):
             post_commithook_properties=PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False),
         )
         # Until this a power cut may undo the commit; the next run begins where the table's rows end.
+        self._sync_log()
+
+    def data(self) -> Mapping[str, Callable[[list[str]], pa.Table]]:
+        table = self._table()
+        files = {} if table is None else dict(zip(_places_in(table), self._files(table), strict=True))
+        return {place: partial(self._columns, path) for place, path in files.items()}
+
+    def _columns(self, path: str, names: list[str]) -> pa.Table:
+        import pyarrow.parquet as pq
+
+        with readable(path, self.folder.s3) as source:
+            return pq.ParquetFile(source).read(names)
+
+    def _replace(self, table: DeltaTable, actions: Actions, old: frozenset[str]) -> None:
+        """Put files in the place of others by one commit, which deltalake has no call for.
+
+        Its form: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#actions; of writer version 2, in which
+        deltalake makes tables.
+        """
+        settings, writer = table.metadata().configuration, table.protocol().min_writer_version
+        if writer > 2 or settings.get("delta.appendOnly", "").lower() == "true":
+            what = "is append-only" if writer <= 2 else f"needs writers of version {writer}"
+            raise UsageError(f"{self.where}: the Delta table {what}; --upsert-key replaces rows of version 2")
+        self._still_there(_places_in(table), old)
+        ms = int(time.time() * 1000)
+        commit: list[dict[str, Any]] = [
+            {"commitInfo": {"timestamp": ms, "operation": "MERGE", "engineInfo": f"flintmq {OURS}"}},
+            {"txn": {"appId": APP, "version": actions.manifest.number, "lastUpdated": ms}},
+        ]
+        commit += [{"remove": {"path": p, "deletionTimestamp": ms, "dataChange": True}} for p in sorted(old)]
+        for file, place in zip(actions.files, actions.places, strict=True):
+            added = {"path": place, "partitionValues": {}, "size": file.size, "modificationTime": ms}
+            commit.append({"add": added | {"dataChange": True, "stats": json.dumps(dict(file.stats))}})
+        content = "".join(f"{json.dumps(action)}\n" for action in commit).encode()
+        if not self.folder.put_new(f"{LOG}/{table.version() + 1:020d}.json", content):
+            raise self._conflict()(f"another commit was faster than version {table.version() + 1}")
         self._sync_log()
 
     def _rejected(self, error: Exception) -> StoreError | StoreAccessError:
@@ -272,6 +310,8 @@ class DeltaTarget(TransactionalTarget["DeltaTable"]):
     def _has_rows_of(self, table: DeltaTable, number: int) -> bool:
         from flintmq.lake.table.row_files import has_rows_of
 
+        if self.manifest_of(number).changes is not None:  # rows do not say by which export they came
+            return False
         before = self.manifest_of(number - 1) if number > 1 else None
         return has_rows_of(self._files(table), self.folder, self.manifest_of(number), before)
 
@@ -333,6 +373,14 @@ class DeltaTarget(TransactionalTarget["DeltaTable"]):
 def _line(error: Exception) -> str:
     """Return the text of an error of deltalake in one line, without colours and arrows."""
     return " ".join(re.sub(r"\x1b\[[0-9;]*m|↳", "", str(error)).split())[:300]
+
+
+def _places_in(table: DeltaTable) -> list[str]:
+    """Return the paths of a table's files as its log has them."""
+    import pyarrow as pa
+
+    places: list[Any] = pa.table(table.get_add_actions())["path"].to_pylist()
+    return places
 
 
 def place_of(number: int, folder: str, name: str) -> str:

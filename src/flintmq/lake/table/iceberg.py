@@ -18,8 +18,9 @@ expired, the id of the newest export's snapshot, another property, decides. The 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -141,10 +142,27 @@ class IcebergTarget(TransactionalTarget["Table"]):
             with transaction.update_schema() as columns:
                 columns.union_by_name(actions.schema)
         _repartition(transaction, _transforms(actions.partition_by))
-        add_files(transaction, [self.folder.at(place) for place in actions.places], {EXPORT: number})
+        old, places = actions.old or frozenset(), [self.folder.at(place) for place in actions.places]
+        files = {task.file.file_path: task.file for task in table.scan().plan_files()} if old else {}
+        self._still_there(files, old)
+        add_files(transaction, places, {EXPORT: number}, [files[path] for path in old])
         snapshot = transaction.table_metadata.current_snapshot_id
         transaction.set_properties({NEWEST: number, SNAPSHOT: str(snapshot)})
         transaction.commit_transaction()
+
+    def data(self) -> Mapping[str, Callable[[list[str]], pa.Table]]:
+        table = self._table()
+        if table is None:
+            return {}
+        return {task.file.file_path: partial(self._columns, table, task) for task in table.scan().plan_files()}
+
+    def _columns(self, table: Table, task: Any, names: list[str]) -> pa.Table:
+        from pyiceberg.expressions import AlwaysTrue
+        from pyiceberg.io.pyarrow import ArrowScan
+
+        columns = table.scan(selected_fields=tuple(names)).projection()
+        with in_one_line(task.file.file_path, "cannot be read"):
+            return ArrowScan(table.metadata, table.io, columns, AlwaysTrue()).to_table([task])
 
     def sweep(self) -> None:
         """Remove the staging directory, and close the catalog."""
@@ -290,8 +308,12 @@ def _repartition(transaction: Transaction, wanted: list[tuple[str, str]]) -> Non
                 spec.add_field(source, transform, names[source])
 
 
-def add_files(transaction: Transaction, places: Sequence[str], properties: Mapping[str, str]) -> None:
+def add_files(
+    transaction: Transaction, places: Sequence[str], properties: Mapping[str, str], removed: Sequence[DataFile] = ()
+) -> None:
     """Add a snapshot with data files to a transaction; the table has all columns of the files.
+
+    `removed`: files of the table that the snapshot has no more.
 
     PyIceberg's own `add_files` compares the schema of each file with the table's, and works out for each which columns
     have statistics: 4 ms of processor time a file, while nothing else runs. The files of an export have one schema,
@@ -313,7 +335,10 @@ def add_files(transaction: Transaction, places: Sequence[str], properties: Mappi
     # Merging is a setting of the table (SETTINGS), which somebody may have changed.
     merges = metadata.properties.get(TableProperties.MANIFEST_MERGE_ENABLED, "false").lower() == "true"
     update = transaction.update_snapshot(snapshot_properties=dict(properties))
-    with update.merge_append() if merges else update.fast_append() as snapshot:
+    append = update.merge_append if merges else update.fast_append
+    with update.overwrite() if removed else append() as snapshot:
+        for file in removed:
+            snapshot.delete_data_file(file)
         for file in files:
             snapshot.append_data_file(file)
 

@@ -180,6 +180,10 @@ def open_table(
     manifest, version = target.committed()
     if manifest is None:
         raise UsageError(f"{path} holds no table that an export made, or nothing was exported yet")
+    if manifest.changes is not None:
+        raise UsageError(
+            f"{path} is a table of changes (--upsert-key), whose rows are no messages; read it as any {to} table"
+        )
     found = TableVersion(root, to, version, name, folder.s3)
     if not whole:
         return manifest, found

@@ -52,6 +52,8 @@ CHOICES: dict[str, Any] = {
     "body_head": False,
     "partition_by": list(PARTITIONS),
     "many": False,
+    "upsert_key": None,
+    "delete_when": None,
 }
 MOST_LOST = 1000  # directories of exports that a comparison goes on without
 
@@ -100,6 +102,8 @@ class Manifest:
             kept.
         added: property columns that the first export had not: column -> broker -> log offset up to
             which the table has no value in it. None: there is none, or an earlier FlintMQ wrote the manifest.
+        changes: of a table that has the last row of each key, what later changes are compared with, see
+            `lake/export/upsert.py`.
     """
 
     number: int
@@ -118,6 +122,7 @@ class Manifest:
     body_source: dict[str, str] | None = None
     added: dict[str, dict[str, int]] | None = None
     at_end: bool = False
+    changes: dict[str, Any] | None = None
 
     @property
     def stores(self) -> Mapping[str, StoreProgress]:
@@ -149,11 +154,16 @@ class Manifest:
     def write(self, path: Path) -> None:
         """Write the manifest into a file. Durability: on return."""
         with naming(str(path)):
-            manifest_file(path).save(asdict(self))
+            manifest_file(path).save(_value(self))
 
 
 def encoded(manifest: Manifest) -> bytes:
-    return manifest_file("").encode(asdict(manifest))
+    return manifest_file("").encode(_value(manifest))
+
+
+def _value(manifest: Manifest) -> dict[str, Any]:
+    """Return a manifest for its file: of a table of messages as an earlier FlintMQ reads it too."""
+    return {name: value for name, value in asdict(manifest).items() if name != "changes" or value is not None}
 
 
 def manifest_file(path: str | os.PathLike[str]) -> VersionedJson:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ATTEMPTS = 5  # commits of an export while others, such as a compaction, change the table
+Paths = frozenset[str] | None
 T = TypeVar("T")  # a table as it was when it was loaded
 
 
@@ -62,6 +63,7 @@ class Actions:
     schema: pa.Schema
     files: Sequence[StagedFile]
     places: Sequence[str]  # of the files, below the table's directory
+    old: Paths = None  # of the table's files, those whose place they take; None: they are added
 
     @property
     def partition_by(self) -> list[str]:
@@ -113,6 +115,10 @@ class TransactionalTarget(Target, Generic[T]):
         """Add the files, the number, and new columns, to the table as it was loaded."""
 
     @abstractmethod
+    def data(self) -> Mapping[str, Callable[[list[str]], pa.Table]]:
+        """Return the files of the table as it is now, each with a function that reads columns of it."""
+
+    @abstractmethod
     def _conflict(self) -> type[Exception]:
         """Return the error of `_add` where somebody else committed since the table was loaded."""
 
@@ -158,10 +164,14 @@ class TransactionalTarget(Target, Generic[T]):
         # Below a URL a run that died keeps the number that it claimed, as nobody knows that it is dead.
         return max(self._seen.newest, self.folder.claimed()) + 1
 
-    def publish(self, manifest: Manifest, files: Sequence[StagedFile], schema: pa.Schema) -> None:
+    def publish(self, manifest: Manifest, files: Sequence[StagedFile], schema: pa.Schema, old: Paths = None) -> None:
+        """Publish an export by one commit; see Target.
+
+        `old`: files of the table, by `data`, whose place the files take; None: they are added.
+        """
         requirements, actions = self.prepare(manifest, files, schema)
         with self._in_one_line():
-            self.commit(requirements, actions)
+            self.commit(requirements, replace(actions, old=old))
 
     def prepare(
         self, manifest: Manifest, files: Sequence[StagedFile], schema: pa.Schema
@@ -222,6 +232,11 @@ class TransactionalTarget(Target, Generic[T]):
                     for place in actions.places:
                         (self.root / place).unlink(missing_ok=True)
             raise
+
+    def _still_there(self, there: Collection[str], old: frozenset[str]) -> None:
+        """Refuse to take files out of a table that are not in it any more."""
+        if not old.issubset(there):
+            raise StoreError(f"{self.where}: others wrote files of the table anew during this export; run it again")
 
     def _newest_number(self) -> int:
         """Return the number of the newest export that the table ever had, as it is now; 0 for none."""

@@ -28,5 +28,5 @@ def command(
         from flintmq.spark.jobs.tasks import SparkWorkers
 
         done = words.run(config, SparkWorkers(spark), out, progress)
-    out.result(done, lambda value: render(value, words.into))
+    out.result(done, lambda value: render(value, words.into, words.upsert_key))
     return done.exit_code
