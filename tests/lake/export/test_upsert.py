@@ -192,6 +192,14 @@ def test_what_is_no_change_is_a_dead_letter(tmp_path: Path, to: str) -> None:
     assert {letter["body"]: letter["reason"] for letter in letters} == BAD and done.bad_bodies == len(BAD)
 
 
+def test_a_truncate_of_canal_is_a_dead_letter(tmp_path: Path) -> None:
+    """Passed over, it would leave rows that the database does not have."""
+    put(tmp_path / "s", canal("INSERT", [{"id": 4, "name": "x", "total": 1.0}], None))
+    put(tmp_path / "s", canal("TRUNCATE", [], None, ddl=True))
+    with pytest.raises(StoreError, match="offset 1: the change cannot be read: not a change of a row"):
+        export(str(tmp_path / "s"), **keyed(tmp_path / "out", "delta", "canal"))
+
+
 def test_without_a_place_for_it_what_is_no_change_ends_the_export(tmp_path: Path) -> None:
     put(tmp_path / "s", debezium("c", None, {"id": 4, "name": "x", "total": 1.0}), b"?")
     words = re.escape(

@@ -235,7 +235,7 @@ def _canal(form: ChangeForm) -> Callable[[bytes], Read]:
 
     def changes(body: bytes) -> Read:
         event = json_body.parsed(body)
-        if type(event) is dict and event.get("isDdl") is True:
+        if type(event) is dict and event.get("isDdl") is True and event.get("type") != "TRUNCATE":
             raise _SkippedError(DDL)
         kind, rows, olds = (event.get(name) for name in ("type", "data", "old")) if type(event) is dict else (None,) * 3
         if kind not in ("INSERT", "UPDATE", "DELETE") or type(rows) is not list:
