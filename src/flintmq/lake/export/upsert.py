@@ -90,22 +90,35 @@ def merge(target: Table, last: Manifest | None, new: Manifest, parts: Parts, fil
     # Deletions of earlier exports have no source; what they deleted is not in the table.
     changes = latest.filter(pc.is_valid(latest[SOURCE]))
     schema, old = form.schema(), list[str]()
-    places = pa.schema([schema.field(name) for name in (*form.key, *form.order)])
     with target.tasks.attempt("rows") as attempt:
         size = files.target_bytes or FILE_BYTES
-        new_files = PartitionedWriter(attempt.folder, schema, files.compression, size, (), durable=not attempt.remote)
-        with new_files as writer:
-            for path, read in target.data().items():
-                stale, changes = _compared(form, fitted(read(places.names), places), changes)
-                if stale is not None:
-                    old.append(path)
-                    _write(writer, fitted(read(schema.names), schema).filter(pc.invert(stale)))
+        with PartitionedWriter(
+            attempt.folder, schema, files.compression, size, (), durable=not attempt.remote
+        ) as writer:
+            changes = _write_anew(form, target, writer, changes, old)
             _write(writer, fitted(changes.filter(pc.invert(changes[DELETED])), schema))
             writer.close()
         made = [part._replace(path=attempt.keep(part.path)) for part in parts_of(writer, "rows")]
     # Deltalake takes a comparison with a column that has no statistics for false, where others have some.
     made = [part._replace(stats={"numRecords": part.rows}) for part in made]
     return Merged(made, frozenset(old), state.kept(form))
+
+
+def _write_anew(
+    form: ChangeForm, target: Table, writer: PartitionedWriter, changes: pa.Table, old: list[str]
+) -> pa.Table:
+    """Write the rows that stay of each file with keys of the changes, and add its path to `old`.
+
+    Returns the changes that are not late.
+    """
+    schema = form.schema()
+    places = pa.schema([schema.field(name) for name in (*form.key, *form.order)])
+    for path, read in target.data().items():
+        stale, changes = _compared(form, fitted(read(places.names), places), changes)
+        if stale is not None:
+            old.append(path)
+            _write(writer, fitted(read(schema.names), schema).filter(pc.invert(stale)))
+    return changes
 
 
 def _write(writer: PartitionedWriter, rows: pa.Table) -> None:
