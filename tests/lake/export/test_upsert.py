@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("pyiceberg", reason="needs the extra iceberg")
 pytest.importorskip("deltalake", reason="needs the extra delta")
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 import flintmq
@@ -169,6 +170,32 @@ def test_texts_of_canal_become_values(tmp_path: Path) -> None:
         "id": "5", "day": "2026-02-03", "at": "2026-02-03 04:05:06.789000+00:00", "yes": "True", "rate": "1.5",
         "parts": "[1, 2]", "note": "12",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_rows_that_somebody_else_put_into_the_table_are_replaced(tmp_path: Path, to: str) -> None:
+    """As of a first load by other means: they do not say by which change they came."""
+    choices, out = keyed(tmp_path / "out", to, "debezium"), str(tmp_path / "out")
+    put(tmp_path / "s", debezium("c", None, {"id": 1, "name": "a", "total": 1.0}))
+    export(str(tmp_path / "s"), **choices)
+    theirs = pa.table({"id": pa.array([2, 3, 4], pa.int64()), "name": ["x", "y", "z"], "total": [5.0, 6.0, 7.0]})
+    if to == "delta":
+        from deltalake import write_deltalake
+
+        write_deltalake(out, theirs, mode="append", schema_mode="merge")
+    else:
+        from pyiceberg.catalog.sql import SqlCatalog
+
+        SqlCatalog("flintmq", uri=f"sqlite:///{out}/catalog.db", warehouse=out).load_table("flintmq.messages").append(
+            theirs
+        )
+    put(
+        tmp_path / "s",
+        debezium("u", {"id": 2, "name": "x", "total": 5.0}, {"id": 2, "name": "b", "total": 2.0}),
+        debezium("d", {"id": 3, "name": "y", "total": 6.0}, None),
+    )
+    export(str(tmp_path / "s"), **choices)
+    assert [(row["id"], row["name"]) for row in rows_in(tmp_path / "out", to)] == [(1, "a"), (2, "b"), (4, "z")]
 
 
 BAD = {

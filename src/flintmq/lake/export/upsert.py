@@ -190,7 +190,8 @@ def _compared(form: ChangeForm, there: pa.Table, changes: pa.Table) -> tuple[Any
     news = news.append_column("change", pa.array(range(news.num_rows), pa.int64()))
     rows = there.append_column("row", pa.array(range(there.num_rows), pa.int64()))
     pairs = rows.join(news, list(form.key), join_type="inner")
-    newer = _later(pairs, [(columns[name], name) for name in form.order])
+    # A row that somebody else put into the table says of no change; any is later.
+    newer = pc.fill_null(_later(pairs, [(columns[name], name) for name in form.order]), True)
     late = pc.is_in(news["change"], value_set=pairs.filter(pc.invert(newer))["change"])
     stale = pairs.filter(newer)["row"]
     found = pc.is_in(rows["row"], value_set=stale) if len(stale) else None
