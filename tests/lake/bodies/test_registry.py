@@ -44,6 +44,27 @@ def test_answers(server, asked):
     assert asked == [(f"/base/schemas/ids/{number}", user) for number in (1, 2, 99)]
 
 
+@pytest.mark.parametrize("by_variable", [True, False])
+def test_a_password_of_netrc(server, asked, tmp_path, monkeypatch, by_variable):
+    file = tmp_path / ("passwords" if by_variable else ".netrc")
+    file.write_text("machine 127.0.0.1 login ours password p@ss\nmachine elsewhere login other password no\n")
+    file.chmod(0o600)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NETRC", str(file)) if by_variable else monkeypatch.delenv("NETRC", raising=False)
+    port = server.rpartition(":")[2]
+    for place in (f"http://{server}", f"http://user:given@{server}", f"http://localhost:{port}"):
+        assert SchemaRegistry(place).text(1) == '"long"'
+    sent = [base64.b64decode(user.removeprefix("Basic ")) if user else None for _, user in asked]
+    assert sent == [b"ours:p@ss", b"user:given", None]
+
+
+def test_a_netrc_that_cannot_be_read_is_told(server, tmp_path, monkeypatch):
+    (tmp_path / "passwords").write_text("machine\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "passwords"))
+    with pytest.raises(StoreAccessError, match=r"passwords: .*; it is read for a password of http://127\.0\.0\.1"):
+        SchemaRegistry(f"http://{server}").text(1)
+
+
 @pytest.mark.parametrize(
     "number, message",
     [

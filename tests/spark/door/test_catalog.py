@@ -101,6 +101,16 @@ def test_what_the_files_say_is_a_table_below_each_topic(spark, named, tmp_path):
     assert rows(spark, f"SELECT count(*) FROM {mq}.Payments.index") == [(len(found),)]
 
 
+@pytest.mark.parametrize("table", ["queues", "groups", "index"])
+def test_options_of_messages_are_none_of_a_metadata_table(spark, named, tmp_path, table):
+    mq = named(
+        path=filled(tmp_path / "store", Orders=6), minpartitions=2, body="text", startingTimestamp=1_577_836_800_000
+    )
+    assert rows(spark, f"SELECT body FROM {mq}.Orders WHERE queue_offset = 5") == [("5",)]
+    found = {"queues": 1, "groups": 0, "index": 12}  # a key and an id of each
+    assert rows(spark, f"SELECT count(*) FROM {mq}.Orders.{table}") == [(found[table],)]
+
+
 @pytest.mark.parametrize("name", ["Nothing", "Orders.nothing", "nowhere.Orders"])
 def test_what_is_not_there_is_no_table(spark, named, tmp_path, name):
     from pyspark.errors import AnalysisException
@@ -182,3 +192,13 @@ def test_a_catalog_without_a_store_says_how_to_give_one(spark, named):
     mq = named()
     with pytest.raises(PySparkException, match=r"the catalog has no store; give it one: spark\.sql\.catalog"):
         spark.sql(f"SHOW TABLES IN {mq}").collect()
+
+
+def test_a_catalog_with_a_password_is_refused(spark, named, tmp_path):
+    """Spark writes its settings into the event log."""
+    from pyspark.errors import PySparkException
+
+    mq = named(path=filled(tmp_path / "store", Orders=1), schemaregistry="https://user:hidden@registry")
+    with pytest.raises(PySparkException, match=r"schemaRegistry has a password.*~/\.netrc") as refused:
+        spark.sql(f"SELECT * FROM {mq}.Orders").collect()
+    assert "hidden" not in str(refused.value)

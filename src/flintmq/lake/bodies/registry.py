@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import netrc
 import os
 import urllib.error
 import urllib.parse
@@ -38,7 +39,8 @@ def split_head(body: bytes) -> tuple[int, bytes]:
 class SchemaRegistry:
     """The schemas of a registry, each asked for once.
 
-    `place`: an URL (http or https; `https://user:password@host` sends these), or a directory. Thread: one.
+    `place`: an URL (http or https), or a directory. User and password are those of `https://user:password@host`, else
+    those of the host in ~/.netrc, or in the file that NETRC names. Thread: one.
     """
 
     def __init__(self, place: str) -> None:
@@ -103,9 +105,22 @@ class SchemaRegistry:
         parts = urllib.parse.urlsplit(self._place)
         url = parts._replace(netloc=parts.netloc.rpartition("@")[2], path=parts.path.rstrip("/") + path).geturl()
         request = urllib.request.Request(url, headers={"Accept": "application/json"})
-        if parts.username is not None:
-            user = f"{urllib.parse.unquote(parts.username)}:{urllib.parse.unquote(parts.password or '')}"
+        user = self._user(parts)
+        if user is not None:
             request.add_header("Authorization", "Basic " + base64.b64encode(user.encode()).decode())
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
             content: bytes = answer.read(SCHEMA_BYTES_MAX)
         return content
+
+    def _user(self, parts: urllib.parse.SplitResult) -> str | None:
+        """Return `user:password`; None if there is none."""
+        if parts.username is not None:
+            return f"{urllib.parse.unquote(parts.username)}:{urllib.parse.unquote(parts.password or '')}"
+        path = os.environ.get("NETRC") or os.path.expanduser("~/.netrc")
+        try:
+            found = netrc.netrc(path).authenticators(parts.hostname or "")
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError, netrc.NetrcParseError) as error:
+            raise StoreAccessError(f"{path}: {error}; it is read for a password of {self.name}") from error
+        return f"{found[0]}:{found[2]}" if found else None

@@ -81,6 +81,7 @@ ELSEWHERE = {
 }
 """How options of Spark's Kafka source begin, in lower case, that this one does not have -> what to do instead."""
 _NAMES = OptionNames("source", OWN_NAMES, (*KEYS, *S3_KEYS))
+ONE_OF = ("subscribe", "subscribePattern", "assign")
 NOT_WITH_HISTORY = (
     "startingOffsets",
     "endingOffsets",
@@ -94,9 +95,10 @@ NOT_WITH_HISTORY = (
     "pushdown",
 )
 """Options that a read of a table and its stores does not take: the table decides, or has no such order."""
+OF_VIEWS = ("path", "paths", "view", *ONE_OF, "failOnDataLoss", "verbose", "access", "pushdown")
+"""Options of a view other than `messages`, beside keys of the store."""
 BATCH_ONLY = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 STREAM_ONLY = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
-ONE_OF = ("subscribe", "subscribePattern", "assign")
 
 
 @dataclass(frozen=True)
@@ -317,22 +319,16 @@ def _tags(given: Mapping[str, str]) -> frozenset[str] | None:
 def _view(given: Mapping[str, str]) -> str:
     """Return the view; one that is not of messages has its own columns and no bounds."""
     view = choice(given, "view", ("messages", "queues", "groups", "index"))
-    allowed = (
-        "path",
-        "paths",
-        "view",
-        "subscribe",
-        "subscribePattern",
-        "assign",
-        "failOnDataLoss",
-        "verbose",
-        "access",
-        "pushdown",
-    )
-    others = [name for name in given if name in OWN_NAMES and name not in allowed] if view != "messages" else []
+    others = given.keys() - for_a_view(given).keys() if view != "messages" else ()
     if others:
-        raise UsageError(f"option {others[0]} does not apply to view {view}; leave it out")
+        raise UsageError(f"option {min(others)} does not apply to view {view}; leave it out")
     return view
+
+
+def for_a_view(options: Mapping[str, str]) -> dict[str, str]:
+    """Return, in their own spelling, the options that a view other than `messages` takes."""
+    spelled = _NAMES.spell(options)
+    return {name: value for name, value in spelled.items() if name not in OWN_NAMES or name in OF_VIEWS}
 
 
 def _shape(given: Mapping[str, str]) -> str:

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 from flintmq.cluster.member import Member
 from flintmq.config.keys import KEYS
 from flintmq.errors import UsageError
 from flintmq.lake.read.members import broker_members, of_each
 from flintmq.lake.read.option_text import flag
-from flintmq.lake.read.options import ReadOptions
+from flintmq.lake.read.options import ReadOptions, for_a_view
 from flintmq.spark.source import FlintMQSource
 from flintmq.storage.files.store_url import absolute
 from flintmq.store.commitlog.report import Report
@@ -53,6 +54,11 @@ class Catalog:
         self.common = {  # options of each read
             name: value for name, value in options.items() if name not in OWN and not name.startswith(STORES)
         }
+        if any(name.lower() == "schemaregistry" and urlsplit(given).username for name, given in options.items()):
+            raise UsageError(
+                "schemaRegistry has a password, and Spark writes settings into its event log; name the host with it in "
+                "~/.netrc of each machine instead"
+            )
         self.writable = flag(options, "writable", False)
 
     def contents(self, namespace: Namespace) -> dict[str, Any]:
@@ -73,16 +79,17 @@ class Catalog:
         `until`: the time up to which, in microseconds since 1970.
         """
         if namespace in self.stores:
-            store, topic, own = namespace, name, {}
+            store, topic, own, common = namespace, name, {}, self.common
             comment = f"messages of the topic {topic}"
         elif namespace[:-1] in self.stores and name in METADATA:
             store, topic, own = namespace[:-1], namespace[-1], {"view": name}
+            common = for_a_view(self.common)
             comment = f"{name} of the topic {topic}"
         else:
             return {}
         if not self._has(store, topic):
             return {}
-        options = {**self.common, "path": self.stores[store], "subscribe": topic, **own}
+        options = {**common, "path": self.stores[store], "subscribe": topic, **own}
         if until is not None:
             options["endingTimestamp"] = str(until // 1000 + 1)  # messages of that millisecond are there
         properties = {"provider": "flintmq", "location": self.stores[store], "comment": comment}
