@@ -1,5 +1,6 @@
 """The source in the JVM: what it asks for, what it hides, and how its Python side ends."""
 
+import errno
 import json
 import os
 import re
@@ -18,9 +19,11 @@ import pytest
 from pyspark import SparkContext
 
 import flintmq
+from flintmq import Message
 from flintmq.spark.door import JAR
 from flintmq.testing import write_store
 from tests.harness.turns import one_a_day
+from tests.support.engine import put_messages
 from tests.support.spark_reading import SPARK, by_python
 
 pytestmark = [
@@ -172,6 +175,33 @@ def test_a_wrong_token_is_refused(spark, store, token):
     spark.read.format("flintmq").load(store).count()
     request = {"op": "schema", "options": {"path": store}, "token": token, "version": flintmq.__version__}
     assert answer_of(request)["kind"] == "PermissionError"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
+def test_another_user_does_not_get_to_the_socket(spark, store):
+    spark.read.format("flintmq").load(store).count()
+    path = listening()
+    assert [connecting_as(user, path) for user in (65534, 0)] == [errno.EACCES, 0]
+
+
+def connecting_as(user: int, path: str) -> int:
+    """Connect to a socket as another user; gives the number of the error, or 0."""
+    if not (child := os.fork()):
+        try:
+            os.setuid(user)
+            os._exit(socket.socket(socket.AF_UNIX).connect_ex(path))
+        finally:
+            os._exit(255)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_a_body_of_4_mib_and_10_000_columns(spark, tmp_path):
+    put_messages(tmp_path, [Message("Big", b"x" * ((4 << 20) - 100)), Message("Big", b"y")])
+    frame = spark.read.format("flintmq").load(str(tmp_path))
+    assert {row.body[:1]: len(row.body) for row in frame.collect()} == {b"x": (4 << 20) - 100, b"y": 1}
+    many = ",".join(f"p{number}" for number in range(10_000))
+    with pytest.raises(Exception, match="no column 'p0'; there are: topic, queue_id"):
+        spark.read.format("flintmq").option("columns", many).load(str(tmp_path))
 
 
 def test_what_is_limited_ends_its_processes(spark, store):
