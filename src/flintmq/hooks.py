@@ -12,6 +12,7 @@ from typing import Any, Final
 
 HOOKS: Final = {
     "compare_table": "flintmq.lake.history.diff_table:compare_table",
+    "decoded_columns": "flintmq.lake.bodies.column:DecodedColumns",
     "diff_with_a_table": "flintmq.cli.lake.table_diff:diff_with_a_table",
     "doctor_rows": "flintmq.cli.lake.installation:spark_checks",
     "engine_metrics": "flintmq.metrics.engine:engine_metrics",

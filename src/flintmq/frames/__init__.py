@@ -4,6 +4,7 @@ Needs the extra `arrow`.
 
 scan           reads stores as a stream of Arrow batches: scan_arrow
 dataset        offers stores as a dataset for DuckDB and pyarrow
+bodies         loads the decoder of bodies
 history        reads stores and the table that they were exported into as one frame
 messages       makes an Arrow table of messages that were read
 asked          refuses topics that no store has

@@ -22,6 +22,7 @@ from flintmq.cluster.members import Stores, find_members, only_named
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import FlintError, UsageError
 from flintmq.frames.asked import refuse_unknown_topics
+from flintmq.frames.bodies import Bodies, bodies_of, read_rows
 from flintmq.frames.expression import comparisons, tree_of
 from flintmq.frames.history import HistoryFrame, open_history
 from flintmq.store import arguments
@@ -50,6 +51,11 @@ def dataset(
     views: bool = False,
     history: str | os.PathLike[str] | None = None,
     catalog: str | None = None,
+    body: str = "bytes",
+    body_schema: str | os.PathLike[str] | None = None,
+    body_message: str | None = None,
+    body_head: bool = False,
+    schema_registry: str | None = None,
 ) -> StoreDataset:
     """Offer a log, or several, as a dataset for DuckDB, pyarrow and others.
 
@@ -62,6 +68,7 @@ def dataset(
         progress: called from time to time with the bytes of log done and in all, by the thread that reads.
         views: as for scan_arrow. DuckDB pushes no filter into a dataset with views: for questions without one.
         history, catalog: as for scan_arrow; each read has the version that the table has then.
+        body, body_schema, body_message, body_head, schema_registry: as for scan_arrow.
 
     Raises:
         TypeError: a switch that is neither True nor False.
@@ -69,13 +76,16 @@ def dataset(
     """
     arguments.flags(decompress=decompress, strict=strict, views=views)
     predicate = predicate_of(topics, queues, since, until, tags)
-    options = ScanOptions(decompress=decompress, strict=strict, access=access, threads=threads)
+    bodies = bodies_of(body, body_schema, body_message, body_head, schema_registry, views)
+    options = ScanOptions(
+        decompress=decompress or bodies is not None, strict=strict, access=access, threads=threads
+    )
     report = report if report is not None else Report()
     checked, frame = StoreConfig.of(config, set), None
     if history is not None:
-        left_out = {"views": views or None, "decompress": decompress or None}
+        left_out = {"views": views or None, "decompress": decompress or None, "body": bodies}
         frame = open_history(path, history, predicate, options, checked, catalog, left_out)
-    messages = StoreDataset(path, predicate, options, checked, report, progress, views=views, history=frame)
+    messages = StoreDataset(path, predicate, options, checked, report, progress, views=views, history=frame, bodies=bodies)
     messages.read(messages.schema, predicate)  # raises errors early
     if frame is not None:
         frame.refuse_unknown_topics(predicate, report)
@@ -92,6 +102,7 @@ class StoreDataset(Tabular, ds.Dataset):
         many: whether it names several stores; the columns broker and store are there then.
         predicate, options, config, report, progress: as for read_members, for each read.
         history: the stores with their table, if rows come from both; None otherwise.
+        bodies: decodes the column body; None where it stays bytes.
         failure: the error that ended the last read, as it was raised: engines in between turn it into text.
     """
 
@@ -106,9 +117,10 @@ class StoreDataset(Tabular, ds.Dataset):
         *,
         views: bool = False,
         history: HistoryFrame | None = None,
+        bodies: Bodies | None = None,
     ) -> None:
         self.many = bool(find_members(path, config, strict=options.strict)[0].words)
-        self._views, self.history, self._in_years = views, history, False
+        self._views, self.history, self.bodies, self._in_years = views, history, bodies, False
         self.path, self.predicate, self.options, self.config = path, predicate, options, config
         self.report, self.progress = report, progress
         self._wanted: Any = None  # an expression that applies to every read
@@ -133,9 +145,13 @@ class StoreDataset(Tabular, ds.Dataset):
         """
         if self.history is not None:
             return self.history.read(schema, predicate, self.report)
-        rest = predicate, self.options, self.config, self.report, self.progress
         members = find_members(self.path, self.config, strict=self.options.strict, report=self.report)
-        return read_members(only_named(members, limits), schema, *rest)
+        wanted = only_named(members, limits)
+
+        def read(inner: pa.Schema, report: Report) -> pa.RecordBatchReader:
+            return read_members(wanted, inner, predicate, self.options, self.config, report, self.progress)
+
+        return read_rows(self.bodies, schema, self._of(SCHEMA, None), read, self.report)
 
     @property
     def schema(self) -> pa.Schema:
@@ -145,18 +161,18 @@ class StoreDataset(Tabular, ds.Dataset):
         """
         if self.history is not None:
             return self.history.schema
-        return self._of(VIEW_SCHEMA if self._views else SCHEMA)
+        return self._of(VIEW_SCHEMA if self._views else SCHEMA, self.bodies)
 
     @property
     def copied_schema(self) -> pa.Schema:
         """All columns, none of them as views."""
         if self.history is not None:
             return self.history.schema
-        return self._of(SCHEMA)
+        return self._of(SCHEMA, self.bodies)
 
-    def _of(self, whole: pa.Schema) -> pa.Schema:
-        whole = dated(whole) if self._in_years else whole
-        return of_many(whole, self.many)
+    def _of(self, whole: pa.Schema, bodies: Bodies | None) -> pa.Schema:
+        whole = of_many(dated(whole) if self._in_years else whole, self.many)
+        return whole if bodies is None else bodies.schema(whole)
 
     @property
     def partition_expression(self) -> Any:

@@ -15,6 +15,7 @@ from flintmq.cluster.members import Stores, find_members
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
 from flintmq.frames.asked import refuse_unknown_topics
+from flintmq.frames.bodies import bodies_of, read_rows
 from flintmq.frames.history import open_history
 from flintmq.store import arguments
 from flintmq.store.commitlog.report import Report
@@ -42,6 +43,11 @@ def scan_arrow(
     views: bool = False,
     history: str | os.PathLike[str] | None = None,
     catalog: str | None = None,
+    body: str = "bytes",
+    body_schema: str | os.PathLike[str] | None = None,
+    body_message: str | None = None,
+    body_head: bool = False,
+    schema_registry: str | None = None,
 ) -> pa.RecordBatchReader:
     """Read a store's log as a stream of Arrow record batches, in physical order.
 
@@ -81,6 +87,14 @@ def scan_arrow(
             those of the logs that no export has yet. Columns, topics and the form of bodies are those of the table;
             see docs/guide/history.md.
         catalog: of an Iceberg table, NAME:NAMESPACE.TABLE; None: its own.
+        body: "bytes"; or "text", "json", "avro", "protobuf": the column body is decoded, from what the producer gave,
+            and followed by the columns body_raw and body_error, which are null unless a body does not decode. Where
+            neither is read, `report.note_counts["undecoded-body"]` counts these.
+        body_schema: of "json" DDL ("id long, total double"), or a file or text of Spark's JSON form; without it any
+            JSON, as text. Of "avro" a file .avsc, or its text; of "protobuf" a file with a descriptor set.
+        body_message: of "protobuf": full name of the message; None if the file has only one.
+        body_head: bodies begin with the 5 bytes of a schema registry ("avro", "protobuf").
+        schema_registry: registry of the schemas that heads of "avro" name: its URL, or a directory with files ID.avsc.
 
     Returns:
         A pyarrow.RecordBatchReader; it can be read once. Its schema is flintmq.arrow.schema.narrow(columns), with views
@@ -91,24 +105,25 @@ def scan_arrow(
         UsageError: an unknown column, an impossible time, access, batch size or number of threads; an argument of
             another type; (strict) a topic that neither a store nor the history has; this pyarrow makes no views; one
             name for two brokers, a manifest that is not understood, log offsets of several stores; (history) no such
-            table, one of other stores, or an argument that does not apply to it; (while reading) `begin` is not the
-            offset of a record.
+            table, one of other stores, or an argument that does not apply to it; (body) no form, no schema, or views;
+            (while reading) `begin` is not the offset of a record.
         ConfigError: an unknown RocketMQ key, or an impossible value.
         NotAStoreError, UnsupportedFormatError: the path is not a store that FlintMQ reads.
         StoreAccessError: a file may not be read (also while reading).
         CorruptStoreError: (while reading, strict) damage, with file and position.
         StoreError: (history, while reading) messages expired that no export has.
-        MissingExtraError: (while reading) a body needs a decompressor that is not installed; (history) the package of
-            the table's format is missing.
+        MissingExtraError: (while reading) a body needs a decompressor that is not installed; (history, body) the
+            package of the table's format, or of the bodies', is missing.
 
     Thread: a reader belongs to one thread at a time.
     """
     arguments.flags(decompress=decompress, strict=strict, views=views)
     checked, report = StoreConfig.of(config, set), report if report is not None else Report()
+    bodies = bodies_of(body, body_schema, body_message, body_head, schema_registry, views)
     whole = VIEW_SCHEMA if views else SCHEMA
     predicate = predicate_of(topics, queues, since, until, tags)
     options = ScanOptions(
-        decompress=decompress,
+        decompress=decompress or bodies is not None,
         strict=strict,
         batch_bytes=batch_bytes,
         begin=0 if begin is None else begin,
@@ -118,6 +133,7 @@ def scan_arrow(
     )
     if history is not None:
         left_out = {"begin": begin, "end": end, "views": views or None, "decompress": decompress or None}
+        left_out["body"] = bodies
         with_history = open_history(path, history, predicate, options, checked, catalog, left_out)
         with_history.refuse_unknown_topics(predicate, report)
         return with_history.read(narrow(columns, with_history.schema), predicate, report)
@@ -126,4 +142,10 @@ def scan_arrow(
     if many and (begin is not None or end is not None):
         raise UsageError("begin and end are log offsets of one store; read several by since and until")
     refuse_unknown_topics([member.path for member in members], predicate, checked, strict, report)
-    return read_members(members, narrow(columns, of_many(whole, many)), predicate, options, checked, report)
+    whole = of_many(whole, many)
+    wanted = narrow(columns, whole if bodies is None else bodies.schema(whole))
+
+    def read(inner: pa.Schema, own: Report) -> pa.RecordBatchReader:
+        return read_members(members, inner, predicate, options, checked, own)
+
+    return read_rows(bodies, wanted, whole, read, report)

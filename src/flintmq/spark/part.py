@@ -74,8 +74,8 @@ def shaped_rows(
 ) -> Generator[pa.RecordBatch, None, None]:
     """Yield the rows of one task in the shape that the options ask for."""
     from flintmq.arrow.kafka_shape import messages_schema, to_kafka
-    from flintmq.arrow.schema import SPARK_SCHEMA, narrow, of_many
-    from flintmq.lake.bodies.column import undecoded_columns, with_decoded
+    from flintmq.arrow.schema import SPARK_SCHEMA, of_many
+    from flintmq.lake.bodies.column import decoded_rows
     from flintmq.spark.schema import check_schema, columns_of
 
     schema = check_schema(wanted, None, columns_of(options))
@@ -83,10 +83,10 @@ def shaped_rows(
     if options.shape == "kafka":
         for batch in rows_of_task(partition, messages_schema(schema, options.many), report, lines, tell):
             yield to_kafka(batch, schema)
-    elif form is None or (scanned := undecoded_columns(schema.names)) == schema.names:
+    elif form is None:
         yield from rows_of_task(partition, schema, report, lines, tell)
     else:
-        report.undecoded = set()  # their place is body_raw
-        columns = narrow(scanned, of_many(SPARK_SCHEMA, options.many))
-        for batch in rows_of_task(partition, columns, report, lines, tell):
-            yield with_decoded(batch, schema, form, report)
+        whole = of_many(SPARK_SCHEMA, options.many)
+        yield from decoded_rows(
+            form, schema, whole, lambda columns: rows_of_task(partition, columns, report, lines, tell), report
+        )

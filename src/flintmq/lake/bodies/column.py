@@ -6,17 +6,17 @@ are null: they are the dead letters of an export, as rows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from flintmq.arrow.schema import narrow
 from flintmq.lake.bodies.failure import NOT_COMPRESSED
 from flintmq.lake.bodies.form import BodyForm, decoded
-
-if TYPE_CHECKING:
-    from flintmq.store.commitlog.report import Report
+from flintmq.store.commitlog.report import UNDECODED, Report
 
 BODY, RAW, ERROR = "body", "body_raw", "body_error"
 
@@ -57,6 +57,69 @@ def with_bodies(schema: pa.Schema, form: BodyForm) -> pa.Schema:
     fields = list(schema)
     fields[at : at + 1] = [pa.field(BODY, form.type), pa.field(RAW, pa.binary()), pa.field(ERROR, pa.string())]
     return pa.schema(fields)
+
+
+def decoded_rows(
+    form: BodyForm,
+    wanted: pa.Schema,
+    whole: pa.Schema,
+    read: Callable[[pa.Schema], Iterable[pa.RecordBatch]],
+    report: Report,
+) -> Iterable[pa.RecordBatch]:
+    """Begin a read; return its rows with the wanted columns, and fields of structs.
+
+    `whole`: all columns, bodies as bytes. `read`: begins to read some of them, and tells `report`, which belongs to
+    this read alone.
+    """
+    scanned = undecoded_columns(wanted.names)
+    if scanned == wanted.names:
+        return read(wanted)
+    report.undecoded = set()  # their place is body_raw
+    batches = read(narrow(scanned, whole))
+    return (with_decoded(batch, wanted, form, report) for batch in batches)
+
+
+class DecodedColumns:
+    """Decodes for the core (`frames/bodies.py` has its side); JSON needs no schema there.
+
+    Args: as for `BodyForm.parse`.
+    """
+
+    def __init__(self, name: str, schema: str | None, message: str | None, head: bool, registry: str | None) -> None:
+        form = BodyForm.parse(name, schema, message=message, head=head, registry=registry, any_json=True)
+        assert form is not None  # only bytes have none, and whoever wants these does not come here
+        self.form = form
+
+    def schema(self, whole: pa.Schema) -> pa.Schema:
+        return with_bodies(whole, self.form)
+
+    def rows(
+        self,
+        wanted: pa.Schema,
+        whole: pa.Schema,
+        read: Callable[[pa.Schema, Report], Iterable[pa.RecordBatch]],
+        report: Report,
+    ) -> Iterator[pa.RecordBatch]:
+        own = Report()  # of two reads at a time each finds its own bodies that do not decompress
+        silent = BODY in wanted.names and RAW not in wanted.names and ERROR not in wanted.names
+        batches = decoded_rows(self.form, wanted, whole, lambda inner: read(inner, own), own)
+
+        def told() -> Iterator[pa.RecordBatch]:
+            try:
+                for batch in batches:
+                    if silent:
+                        own.note_counts[UNDECODED] += batch.column(BODY).null_count
+                    yield batch
+            finally:
+                report.add(own)
+
+        return told()
+
+    def value(self, body: bytes, packed: bool) -> tuple[Any, str | None]:
+        if packed:
+            return None, NOT_COMPRESSED
+        values, bad = decoded(self.form, pa.array([body], pa.binary()))
+        return values[0].as_py(maps_as_pydicts="strict"), bad[0][1] if bad else None
 
 
 def undecoded_columns(names: list[str]) -> list[str]:

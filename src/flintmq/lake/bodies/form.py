@@ -46,6 +46,7 @@ class BodyForm:
         message: str | None = None,
         head: bool = False,
         registry: str | None = None,
+        any_json: bool = False,
     ) -> BodyForm | None:
         """Check the options of bodies; None if they stay bytes.
 
@@ -53,9 +54,11 @@ class BodyForm:
             schema: of "json": DDL, or a file (see `ddl.read_schema`); of "avro" a file with a schema; of "protobuf" a
                 file with a descriptor set.
             message: of "protobuf": full name of the message; None if there is only one.
+            any_json: "json" needs no schema; without one a body is any JSON, and the column its text.
         """
         check_choice("body", name, FORMS)
-        if (name in FORMS[2:]) != (schema is not None):
+        free = any_json and name == "json" and schema is None
+        if not free and (name in FORMS[2:]) != (schema is not None):
             what = {"json": "FILE|DDL", "avro": "FILE.avsc", "protobuf": "FILE"}.get(name)
             if what is None:
                 raise UsageError(f"a body schema is for json, avro and protobuf; body {name} takes none")
@@ -72,6 +75,8 @@ class BodyForm:
             return None
         if name == "text":
             return TEXT
+        if free:
+            return ANY_JSON
         assert schema is not None
         if name == "json":
             return cls(name, ddl.read_schema(schema))
@@ -128,6 +133,8 @@ class BodyForm:
 
 
 TEXT = BodyForm("text", pa.string())
+ANY_JSON = BodyForm("json", pa.string())
+"""JSON without a schema: its text as it is, since values of any type have no column, and numbers all their digits."""
 
 
 class Decoded(NamedTuple):
@@ -138,7 +145,7 @@ class Decoded(NamedTuple):
 def decoded(form: BodyForm, bodies: Any) -> Decoded:
     if form.name == "text":
         return _texts(bodies)
-    first = json_columns.readable(form.type) if form.name == "json" else None
+    first = json_columns.readable(form.type) if form.name == "json" and form != ANY_JSON else None
     return _one_by_one(form, bodies) if first is None else _at_once(form, first, bodies)
 
 
@@ -171,6 +178,8 @@ def _one_by_one(form: BodyForm, bodies: Any) -> Decoded:
 
 @lru_cache(maxsize=8)
 def reader(form: BodyForm) -> Callable[[bytes], Any]:
+    if form == ANY_JSON:
+        return json_body.text
     if isinstance(form.type, pa.StructType) and form.name == "json":
         return json_body.reader(form.type)
     if isinstance(form.source, str):

@@ -41,6 +41,12 @@ def parsed(body: bytes) -> Any:
         raise BadBody(NO_JSON) from error
 
 
+def text(body: bytes) -> str:
+    """Return the text of a body of any JSON. Raises BadBody: it is none."""
+    parsed(body)
+    return body.decode()
+
+
 def converter(kind: pa.StructType) -> Converter:
     """Return a function that converts a JSON value to this type. It raises BadBody."""
     convert = _object(kind)

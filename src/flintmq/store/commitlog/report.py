@@ -14,6 +14,7 @@ KEPT = 10_000  # findings kept; further ones are only counted
 LOST = "lost"  # code of a note on messages, or on a store, that a lenient read goes on without
 NOT_IN_STORES = "not-in-stores"  # code of the note on a broker that a table has rows of, and whose store is not read
 OF_STREAM = "stream"  # code of the notes of a stream's plan: on brokers that are gone, and on topics not there yet
+UNDECODED = "undecoded-body"  # code that counts bodies that are null in rows without the reason, in no note
 VANISHED = "vanished"  # code of a note on a log file that was deleted while the log was read
 
 

@@ -1,0 +1,76 @@
+"""Loads the decoder of bodies, which is the lake's: the arguments `body` and `body_schema` to `schema_registry`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from flintmq import hooks
+from flintmq.errors import UsageError
+from flintmq.store import arguments
+from flintmq.store.commitlog.report import Report
+
+
+class Bodies(Protocol):
+    """Decodes the bodies of messages, as the lake does it for exports and Spark."""
+
+    def schema(self, whole: pa.Schema) -> pa.Schema:
+        """Return all columns: `body` as it is decoded, and after it body_raw and body_error."""
+
+    def rows(
+        self,
+        wanted: pa.Schema,
+        whole: pa.Schema,
+        read: Callable[[pa.Schema, Report], Iterable[pa.RecordBatch]],
+        report: Report,
+    ) -> Iterator[pa.RecordBatch]:
+        """Begin a read of these columns of `schema`; `read` reads columns of `whole`, where bodies are bytes."""
+
+    def value(self, body: bytes, packed: bool) -> tuple[Any, str | None]:
+        """Return the value of a body, and why it does not decode; `packed`: it does not decompress."""
+
+
+def bodies_of(
+    body: str,
+    schema: str | os.PathLike[str] | None,
+    message: str | None,
+    head: bool,
+    registry: str | None,
+    views: bool = False,
+) -> Bodies | None:
+    """Check the arguments about bodies.
+
+    Returns:
+        Their decoder; None where they stay bytes.
+
+    Raises:
+        UsageError: they do not fit together, or the schema is none.
+        StoreAccessError: the schema's file may not be read.
+        MissingExtraError: the package for Avro or Protobuf is not installed.
+    """
+    arguments.flags(body_head=head)
+    if body == "bytes" and schema is None and message is None and not head and registry is None:
+        return None
+    if views:
+        raise UsageError("views are of bodies as they are stored; leave out views, or body")
+    if not isinstance(schema, (str, os.PathLike, type(None))):
+        raise UsageError(f"body_schema is of type {type(schema).__name__}; give a file, or a text such as 'id long'")
+    text = None if schema is None else os.fspath(schema)
+    found: Bodies = hooks.load("decoded_columns")(body, text, message, head, registry)
+    return found
+
+
+def read_rows(
+    bodies: Bodies | None,
+    wanted: pa.Schema,
+    whole: pa.Schema,
+    read: Callable[[pa.Schema, Report], pa.RecordBatchReader],
+    report: Report,
+) -> pa.RecordBatchReader:
+    """Begin a read of these columns; see `Bodies.rows`."""
+    if bodies is None:
+        return read(wanted, report)
+    return pa.RecordBatchReader.from_batches(wanted, bodies.rows(wanted, whole, read, report))
