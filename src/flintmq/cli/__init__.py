@@ -20,7 +20,8 @@ signals         ends a command early at a signal
 reader_gone     notices that the reader of our output has gone
 template        formats messages by the user's own template
 message_lines   formats a message as one line
-body_option     returns the body as stored or decompressed
+json_value      converts values of Arrow for JSON
+body_option     returns the body as stored, decompressed or decoded
 sql_output      formats the rows of an answer in SQL
 installation    finds out the state of this installation
 """

@@ -1,24 +1,56 @@
-"""The body that a command shows: as stored, or with `--decompress` the producer's."""
+"""The body that a command shows: as stored, with `--decompress` the producer's, or with `--body` decoded."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal
 
+from flintmq.cli.declare import flag, option
+from flintmq.cli.message_lines import DecodedBody
 from flintmq.errors import FormatError
 
 if TYPE_CHECKING:
     from flintmq.cli.output import Output
+    from flintmq.frames.bodies import Bodies as Decoder
     from flintmq.message import StoredMessage
 
 
+@dataclass(frozen=True, kw_only=True)
+class BodyWords:
+    """Declares the options about the form of bodies; each is a keyword of scan_arrow and of exports."""
+
+    body: Literal["bytes", "text", "json", "avro", "protobuf"] = option(
+        "--body FORM", "Bodies as bytes, text, json, avro or protobuf.", "bytes", old=("--bodies",)
+    )
+    body_schema: str | None = option("--body-schema DDL|FILE", "Schema of --body json, avro or protobuf.")
+    body_message: str | None = option("--body-message NAME", "Full name of the message of --body protobuf.")
+    body_head: bool = flag("--body-head", "Bodies begin with the 5 bytes of a schema registry (avro, protobuf).")
+    schema_registry: str | None = option(
+        "--schema-registry URL|DIR",
+        "Registry of the schemas that heads of --body avro name, or a directory with ID.avsc.",
+    )
+
+    def keywords(self) -> dict[str, Any]:
+        return {one.name: getattr(self, one.name) for one in fields(BodyWords)}
+
+    def shown(self, decompress: bool) -> Bodies:
+        """Check the options; return the bodies to show."""
+        words = self.keywords()
+        if words == BodyWords().keywords():
+            return Bodies(decompress)
+        from flintmq.frames.bodies import bodies_of
+
+        return Bodies(True, bodies_of(*words.values()), self.body)
+
+
 class Bodies:
-    """Returns bodies to show, and counts those that fail to decompress and are shown as stored.
+    """Returns bodies to show, and counts those that fail to decompress, or to decode, and are shown as they are.
 
     One broken body must not end a scan of millions; it must not pass unnoticed either.
     """
 
-    def __init__(self, decompress: bool) -> None:
-        self.decompress = decompress
+    def __init__(self, decompress: bool, decoder: Decoder | None = None, form: str = "bytes") -> None:
+        self.decompress, self.decoder, self.form = decompress, decoder, form
         self.failed = 0
         self.first_failure = ""
 
@@ -28,15 +60,36 @@ class Bodies:
         from flintmq.format.compression import original_body
 
         try:
-            return original_body(message.body, message.sys_flag)
+            body = original_body(message.body, message.sys_flag)
         except FormatError as error:
-            self.failed += 1
-            if not self.first_failure:
-                self.first_failure = f"offset {message.physical_offset}: {error.reason}"
-            return message.body
+            if self.decoder is None:
+                self._fail(message, error.reason)
+                return message.body
+            return self._decoded(self.decoder, message, message.body, packed=True)
+        return body if self.decoder is None else self._decoded(self.decoder, message, body)
+
+    def _decoded(self, decoder: Decoder, message: StoredMessage, body: bytes, packed: bool = False) -> DecodedBody:
+        import json
+
+        from flintmq.cli.json_value import json_value
+
+        value, error = decoder.value(body, packed)
+        if error is not None:
+            self._fail(message, error)
+        if self.form != "json" or not isinstance(value, str):  # which is JSON already
+            text = json.dumps(json_value(value), ensure_ascii=False, separators=(",", ":"))
+        else:
+            text = value
+        return DecodedBody(body if error is not None or isinstance(value, str) else text.encode(), text, error)
+
+    def _fail(self, message: StoredMessage, reason: str) -> None:
+        self.failed += 1
+        if not self.first_failure:
+            self.first_failure = f"offset {message.physical_offset}: {reason}"
 
     def report_failures(self, out: Output) -> int:
-        """Report failed decompressions on stderr; return the exit code, 1 if there were any."""
+        """Report failures on stderr; return the exit code, 1 if there were any."""
         if self.failed:
-            out.note(f"{self.failed} bodies could not be decompressed and are shown as stored; {self.first_failure}")
+            what = "decompressed and are shown as stored" if self.decoder is None else f"decoded as {self.form}"
+            out.note(f"{self.failed} bodies could not be {what}; {self.first_failure}")
         return 1 if self.failed else 0

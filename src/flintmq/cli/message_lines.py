@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from binascii import b2a_base64
 from collections.abc import Iterator, Mapping
 from json.encoder import encode_basestring_ascii as quoted  # the C function if there is one
@@ -20,6 +21,23 @@ BODY_CHARS = 100
 """Characters of a body in a line for people."""
 
 
+class DecodedBody(bytes):
+    """A body to show that `--body` decodes: its value as text; or its bytes, if it does not decode.
+
+    Attributes:
+        json: the value as JSON; null if there is none.
+        error: why it does not decode; None if it does.
+    """
+
+    json: str
+    error: str | None
+
+    def __new__(cls, shown: bytes, json: str, error: str | None) -> DecodedBody:
+        self = super().__new__(cls, shown)
+        self.json, self.error = json, error
+        return self
+
+
 _HEADS = [f'{"," if number else "{"}"{name}":'.encode() for number, name in enumerate(COLUMNS)]
 _KINDS = TEXTS | NAMED | {"properties": PROPERTIES}
 _PLAN = bytes(
@@ -36,7 +54,20 @@ def json_line(message: StoredMessage, body: bytes) -> str:
     `body` is the body to show. The line is ASCII only: the body is base64, times are ms since 1970, a missing text is
     null. Written by a kernel, because this is the inner loop of `scan --json`.
     """
+    if isinstance(body, DecodedBody):
+        return _decoded_line(message, body)
     return kernel.line(message.raw, b2a_base64(body, newline=False), _WORDS, _PLAN, _json, message)
+
+
+def _decoded_line(message: StoredMessage, body: DecodedBody) -> str:
+    """Return the line of a message whose body is decoded: the columns body_raw and body_error follow it."""
+    begin, empty, end = json_line(message, b"").partition('"body":""')  # where quotes in texts are escaped
+    assert empty
+    value = re.sub("[^ -~]", lambda found: " " if found[0] < " " else quoted(found[0])[1:-1], body.json)
+    raw, error = "null", "null"
+    if body.error is not None:
+        raw, error = f'"{b2a_base64(body, newline=False).decode()}"', quoted(body.error)
+    return f'{begin}"body":{value},"body_raw":{raw},"body_error":{error}{end}'
 
 
 def _json(message: StoredMessage, column: int) -> str:
@@ -68,6 +99,8 @@ def line(message: StoredMessage, body: bytes) -> str:
         parts.append(f"keys={shorten_text(printable(m.keys), BODY_CHARS)}")
     if body:  # four bytes a character at most: escaping megabytes for the first hundred characters would be slow
         parts.append(shorten_text(printable_bytes(body[: 4 * BODY_CHARS]), BODY_CHARS))
+    if isinstance(body, DecodedBody) and body.error is not None:
+        parts.append(f"body_error={body.error}")
     return "  ".join(parts)
 
 
@@ -82,4 +115,7 @@ def details(message: StoredMessage, body: bytes) -> Iterator[str]:
             yield f"{name:<28}  {value} ({iso(value)})"
         elif name != "body" and value is not None:
             yield f"{name:<28}  {printable(str(value))}"
-    yield f"{'body':<28}  {len(body)} B: {printable_bytes(body)}"
+    error = body.error if isinstance(body, DecodedBody) else None
+    yield f"{'body' if error is None else 'body_raw':<28}  {len(body)} B: {printable_bytes(body)}"
+    if error is not None:
+        yield f"{'body_error':<28}  {error}"

@@ -6,16 +6,15 @@ text that a spreadsheet would take for a formula begins with an apostrophe.
 
 from __future__ import annotations
 
-import binascii
 import csv
 import io
 import math
 from collections.abc import Iterator
-from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
+from flintmq.cli.json_value import json_value
 from flintmq.cli.output import dumps
 from flintmq.cli.terminal import GAP, padded, width_of
 from flintmq.cli.text import iso, printable, printable_bytes, shorten_text
@@ -95,7 +94,7 @@ def _json(answer: pa.RecordBatchReader) -> Iterator[str]:
         raise UsageError(f"two columns are named {doubled!r}; rename one with `as`, JSON holds only one")
     for batch in answer:
         for row in _rows(batch):
-            yield dumps(dict(zip(names, map(_value, row), strict=True)))
+            yield dumps(dict(zip(names, map(json_value, row), strict=True)))
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
@@ -159,24 +158,5 @@ def _text(value: Any, raw: bool = False) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (list, tuple, dict)):
-        return dumps(_value(value))
+        return dumps(json_value(value))
     return str(value)
-
-
-def _value(value: Any) -> Any:
-    """Convert a value for JSON: bytes in base64, times as text, whole decimals as numbers."""
-    if isinstance(value, bytes):
-        return binascii.b2a_base64(value, newline=False).decode("ascii")
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, Decimal):
-        return int(value) if value == value.to_integral_value() else str(value)
-    if isinstance(value, (date, datetime, time, timedelta)):
-        return str(value)
-    if isinstance(value, list):
-        if value and all(isinstance(one, tuple) and len(one) == 2 for one in value):  # a map
-            return {str(key): _value(one) for key, one in value}
-        return [_value(one) for one in value]
-    if isinstance(value, dict):
-        return {str(key): _value(one) for key, one in value.items()}
-    return value if isinstance(value, (int, float, str, bool, type(None))) else str(value)

@@ -42,7 +42,7 @@ def scan_polars(path: Stores, **options: Any) -> polars.LazyFrame:
     Args:
         path: as for scan_arrow.
         options: those of flintmq.dataset: topics, queues, since, until, tags, decompress, access, config, set, strict,
-            report, threads, history, catalog.
+            report, threads, history, catalog, body, body_schema, body_message, body_head, schema_registry.
 
     Raises:
         MissingExtraError: Polars is not installed, or too old.

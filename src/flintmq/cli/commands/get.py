@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-from flintmq.cli.body_option import Bodies
+from flintmq.cli.body_option import BodyWords
 from flintmq.cli.declare import Argument, Option
 from flintmq.cli.options import DecompressOption, JsonOption, SetOption, StoreArgument, TopicArgument, examples
 from flintmq.cli.output import output
@@ -22,6 +22,7 @@ def command(
     topic: TopicArgument,
     queue_id: Annotated[int, Argument("QUEUE", "The queue's number.")],
     queue_offset: Annotated[int, Argument("OFFSET", "The message's place in the queue.", min=0)],
+    bodies_as: BodyWords,
     raw: Annotated[
         bool, Option("--raw", "Write the body's bytes as they are, and nothing else. Not to a terminal.")
     ] = False,
@@ -35,6 +36,8 @@ def command(
     """
     if raw and as_json:
         raise UsageError("--raw and --json exclude each other; --json holds the body in base64")
+    if raw and bodies_as.keywords() != BodyWords().keywords():
+        raise UsageError("--raw writes the body's bytes, which --body would decode; leave one of them out")
     if raw and sys.stdout.isatty():
         raise UsageError("--raw writes unescaped bytes, which can control a terminal; send them to a file or a program")
     import flintmq
@@ -48,7 +51,7 @@ def command(
             check_end(view)  # a better error if the log's last files are missing,
             must_have(view, [topic])  # or if the topic is unknown
             raise
-    out, bodies = output(as_json), Bodies(decompress)
+    out, bodies = output(as_json), bodies_as.shown(decompress)
     body = bodies.of(message)
     if raw:
         out.write(body)

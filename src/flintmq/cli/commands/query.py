@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from flintmq.cli.body_option import Bodies
+from flintmq.cli.body_option import BodyWords
 from flintmq.cli.declare import Argument, option
 from flintmq.cli.options import (
     DecompressOption,
@@ -27,7 +27,7 @@ EPILOG = examples(
 
 
 @dataclass(frozen=True)
-class QueryWords:
+class QueryWords(BodyWords):
     store: StoreArgument
     topic: TopicArgument
     key: Annotated[str, Argument("KEY", "A key, or a unique message id.", text=True)]
@@ -54,7 +54,7 @@ def command(words: QueryWords) -> int:
     from flintmq.store.commitlog.report import Report
 
     (begin, end), report = time_range(words.since, words.until), Report()
-    out, bodies, write = output(words.as_json), Bodies(words.decompress), json_line if words.as_json else line
+    out, bodies, write = output(words.as_json), words.shown(words.decompress), json_line if words.as_json else line
     config = store_config(words.settings)
     most = config.max_msgs_num_batch
     with flintmq.open_store(words.store, config=config) as view:

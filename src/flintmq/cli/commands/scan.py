@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
-from flintmq.cli.body_option import Bodies
+from flintmq.cli.body_option import Bodies, BodyWords
 from flintmq.cli.declare import option
 from flintmq.cli.options import (
     DecompressOption,
@@ -146,7 +146,7 @@ def _with_text(piece: Piece, count: int, text: bytes) -> int:
 
 
 @dataclass(frozen=True)
-class ScanWords:
+class ScanWords(BodyWords):
     stores: StoresArgument
     topic: TopicsOption = None
     queue: QueuesOption = None
@@ -193,7 +193,7 @@ def command(words: ScanWords) -> int:
         None if words.grep is None else words.grep.encode("utf-8", "surrogateescape"),
     )
     config, report = store_config(words.settings), Report()
-    out, bodies = output(words.as_json), Bodies(words.decompress)
+    out, bodies = output(words.as_json), words.shown(words.decompress)
     members = find_members(stores_given(words.stores), config, strict=not words.skip_damage, report=report)
     for note in report.notes:
         out.note(note.text)

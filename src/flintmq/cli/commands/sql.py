@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from flintmq.cli import signals
+from flintmq.cli.body_option import BodyWords
 from flintmq.cli.declare import Argument, option
 from flintmq.cli.options import (
     AccessOption,
@@ -42,7 +43,7 @@ SUFFIXES = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parqu
 
 
 @dataclass(frozen=True)
-class SqlWords:
+class SqlWords(BodyWords):
     stores: StoresArgument
     question: Annotated[str, Argument("QUERY", "SQL about messages, queues and offsets.", text=True)]
     topic: Annotated[list[str] | None, topics_option("Only messages of this topic. May be repeated.")] = None
@@ -84,7 +85,7 @@ def command(words: SqlWords) -> int:
     first, end = time_range(words.since, words.until)
     from flintmq.frames.dataset import dataset
     from flintmq.frames.sql import ask
-    from flintmq.store.commitlog.report import LOST, Report
+    from flintmq.store.commitlog.report import LOST, UNDECODED, Report
 
     out, report = output(form == "json"), Report()
     with out.progress("reading") as progress:
@@ -103,6 +104,7 @@ def command(words: SqlWords) -> int:
                 progress=progress,
                 history=words.history,
                 catalog=words.catalog,
+                **words.keywords(),
             )
 
         # First, by a check as that of scan: a dataset refuses unknown topics as a mistake in an argument.
@@ -120,7 +122,9 @@ def command(words: SqlWords) -> int:
             else:
                 _write(form, words.target, answer)
     _tell(out, report, shown)
-    return report_damage(out, report) or (1 if report.note_counts[LOST] else 0)
+    if undecoded := report.note_counts[UNDECODED]:
+        out.note(f"{undecoded} bodies could not be decoded as {words.body}, and are null: ask for body_error as well")
+    return report_damage(out, report) or (1 if report.note_counts[LOST] or undecoded else 0)
 
 
 def _tell(out: Output, report: Report, shown: frozenset[str]) -> frozenset[str]:

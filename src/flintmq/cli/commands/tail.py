@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
-from flintmq.cli.body_option import Bodies
+from flintmq.cli.body_option import BodyWords
 from flintmq.cli.declare import flag, option
 from flintmq.cli.options import (
     DecompressOption,
@@ -38,7 +38,7 @@ LINES = 10
 
 
 @dataclass(frozen=True)
-class TailWords:
+class TailWords(BodyWords):
     store: StoreArgument
     topic: TopicArgument
     begin: str | None = option(
@@ -78,7 +78,7 @@ def command(words: TailWords) -> int:
     from flintmq.cli.template import message_writer
     from flintmq.forensics.topic_tail import TopicTail
 
-    out, bodies, show = output(words.as_json), Bodies(words.decompress), message_writer(words.template, words.as_json)
+    out, bodies, show = output(words.as_json), words.shown(words.decompress), message_writer(words.template, words.as_json)
     with flintmq.open_store(words.store, config=store_config(words.settings)) as view:
         gone = ReaderGone(view.root)
         tail = TopicTail(view, words.topic, words.queue, parse_tags(words.tag), expected=words.follow)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from flintmq.cli import signals
+from flintmq.cli.body_option import BodyWords
 from flintmq.cli.declare import flag, option
 from flintmq.cli.options import (
     DecompressOption,
@@ -32,7 +33,7 @@ BROKERS_SHOWN = 30
 
 
 @dataclass(frozen=True)
-class ExportWords:
+class ExportWords(BodyWords):
     """Declares the arguments and options of `flintmq export` and `flintmq spark export`.
 
     What is named as in ExportChoices is a keyword of `flintmq.export`.
@@ -58,16 +59,6 @@ class ExportWords:
         "--property NAME[:COLUMN]",
         "This property as a column of text, instead of the map of all. May be repeated.",
         text=True,
-    )
-    body: Literal["bytes", "text", "json", "avro", "protobuf"] = option(
-        "--body FORM", "Bodies as bytes, text, json, avro or protobuf.", "bytes", old=("--bodies",)
-    )
-    body_schema: str | None = option("--body-schema DDL|FILE", "Schema of --body json, avro or protobuf.")
-    body_message: str | None = option("--body-message NAME", "Full name of the message of --body protobuf.")
-    body_head: bool = flag("--body-head", "Bodies begin with the 5 bytes of a schema registry (avro, protobuf).")
-    schema_registry: str | None = option(
-        "--schema-registry URL|DIR",
-        "Registry of the schemas that heads of --body avro name, or a directory with ID.avsc.",
     )
     upsert_key: str | None = option(
         "--upsert-key COLUMNS", "The table has the last row of each key: columns of the bodies (delta, iceberg)."
