@@ -1,4 +1,7 @@
-"""The body that a command shows: as stored, with `--decompress` the producer's, or with `--body` decoded."""
+"""The body that a command shows: as stored, the producer's, or decoded.
+
+`--decompress` gives the producer's, and `--body` decodes that.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,16 @@ from flintmq.errors import FormatError
 
 if TYPE_CHECKING:
     from flintmq.cli.output import Output
-    from flintmq.frames.bodies import Bodies as Decoder
+    from flintmq.frames.bodies import BodyDecoder
     from flintmq.message import StoredMessage
 
 
 @dataclass(frozen=True, kw_only=True)
 class BodyWords:
-    """Declares the options about the form of bodies; each is a keyword of scan_arrow and of exports."""
+    """Declares the options about the form of bodies.
+
+    Each is a keyword of scan_arrow and of exports.
+    """
 
     body: Literal["bytes", "text", "json", "avro", "protobuf"] = option(
         "--body FORM", "Bodies as bytes, text, json, avro or protobuf.", "bytes", old=("--bodies",)
@@ -44,12 +50,12 @@ class BodyWords:
 
 
 class Bodies:
-    """Returns bodies to show, and counts those that fail to decompress, or to decode, and are shown as they are.
+    """Returns bodies to show, and counts those that fail, which are shown as they are.
 
-    One broken body must not end a scan of millions; it must not pass unnoticed either.
+    A body fails to decompress, or to decode. One broken body must not end a scan of millions; it must not pass unnoticed either.
     """
 
-    def __init__(self, decompress: bool, decoder: Decoder | None = None, form: str = "bytes") -> None:
+    def __init__(self, decompress: bool, decoder: BodyDecoder | None = None, form: str = "bytes") -> None:
         self.decompress, self.decoder, self.form = decompress, decoder, form
         self.failed = 0
         self.first_failure = ""
@@ -68,7 +74,7 @@ class Bodies:
             return self._decoded(self.decoder, message, message.body, packed=True)
         return body if self.decoder is None else self._decoded(self.decoder, message, body)
 
-    def _decoded(self, decoder: Decoder, message: StoredMessage, body: bytes, packed: bool = False) -> DecodedBody:
+    def _decoded(self, decoder: BodyDecoder, message: StoredMessage, body: bytes, packed: bool = False) -> DecodedBody:
         import json
 
         from flintmq.cli.json_value import json_value
@@ -90,6 +96,8 @@ class Bodies:
     def report_failures(self, out: Output) -> int:
         """Report failures on stderr; return the exit code, 1 if there were any."""
         if self.failed:
-            what = "decompressed and are shown as stored" if self.decoder is None else f"decoded as {self.form}"
-            out.note(f"{self.failed} bodies could not be {what}; {self.first_failure}")
+            what = f"{self.failed} of the bodies could not be decoded as {self.form}"
+            if self.decoder is None:
+                what = f"{self.failed} bodies could not be decompressed and are shown as stored"
+            out.note(f"{what}; {self.first_failure}")
         return 1 if self.failed else 0

@@ -22,7 +22,7 @@ BODY_CHARS = 100
 
 
 class DecodedBody(bytes):
-    """A body to show that `--body` decodes: its value as text; or its bytes, if it does not decode.
+    """A body that `--body` decodes: its value as text, or its bytes if it has none.
 
     Attributes:
         json: the value as JSON; null if there is none.
@@ -60,7 +60,7 @@ def json_line(message: StoredMessage, body: bytes) -> str:
 
 
 def _decoded_line(message: StoredMessage, body: DecodedBody) -> str:
-    """Return the line of a message whose body is decoded: the columns body_raw and body_error follow it."""
+    """Return the line with the value of the body, and after it body_raw and body_error."""
     begin, empty, end = json_line(message, b"").partition('"body":""')  # where quotes in texts are escaped
     assert empty
     value = re.sub("[^ -~]", lambda found: " " if found[0] < " " else quoted(found[0])[1:-1], body.json)

@@ -107,12 +107,21 @@ def _values(column: Any) -> list[Any]:
 
     if not pa.types.is_timestamp(column.type):
         try:
-            values: list[Any] = column.to_pylist()
+            values = _listed(column)
         except (OverflowError, ValueError) as error:
             raise UsageError(f"a value cannot be shown ({error}); cast it to varchar") from None
         return list(map(_without_intervals, values)) if "interval" in str(column.type) else values
     per_s, zone = _PER_S[column.type.unit], column.type.tz is not None
     return [None if ticks is None else _moment(ticks, per_s, zone) for ticks in column.cast(pa.int64()).to_pylist()]
+
+
+def _listed(column: Any) -> list[Any]:
+    """Return a column as Python values, maps as dicts: an empty list would be no map."""
+    try:
+        values: list[Any] = column.to_pylist(maps_as_pydicts="strict")
+    except (KeyError, TypeError):  # keys of which Python makes none
+        values = column.to_pylist()
+    return values
 
 
 def _without_intervals(value: Any) -> Any:

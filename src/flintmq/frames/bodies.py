@@ -1,4 +1,7 @@
-"""Loads the decoder of bodies, which is the lake's: the arguments `body` and `body_schema` to `schema_registry`."""
+"""Loads the decoder of bodies, which is of the lake.
+
+Its arguments are `body`, and `body_schema` to `schema_registry`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from flintmq.store import arguments
 from flintmq.store.commitlog.report import Report
 
 
-class Bodies(Protocol):
+class BodyDecoder(Protocol):
     """Decodes the bodies of messages, as the lake does it for exports and Spark."""
 
     def schema(self, whole: pa.Schema) -> pa.Schema:
@@ -27,7 +30,10 @@ class Bodies(Protocol):
         read: Callable[[pa.Schema, Report], Iterable[pa.RecordBatch]],
         report: Report,
     ) -> Iterator[pa.RecordBatch]:
-        """Begin a read of these columns of `schema`; `read` reads columns of `whole`, where bodies are bytes."""
+        """Begin a read of these columns of `schema`.
+
+        `read` begins to read columns of `whole`, where bodies are bytes.
+        """
 
     def value(self, body: bytes, packed: bool) -> tuple[Any, str | None]:
         """Return the value of a body, and why it does not decode; `packed`: it does not decompress."""
@@ -40,7 +46,7 @@ def bodies_of(
     head: bool,
     registry: str | None,
     views: bool = False,
-) -> Bodies | None:
+) -> BodyDecoder | None:
     """Check the arguments about bodies.
 
     Returns:
@@ -59,18 +65,18 @@ def bodies_of(
     if not isinstance(schema, (str, os.PathLike, type(None))):
         raise UsageError(f"body_schema is of type {type(schema).__name__}; give a file, or a text such as 'id long'")
     text = None if schema is None else os.fspath(schema)
-    found: Bodies = hooks.load("decoded_columns")(body, text, message, head, registry)
+    found: BodyDecoder = hooks.load("decoded_columns")(body, text, message, head, registry)
     return found
 
 
 def read_rows(
-    bodies: Bodies | None,
+    bodies: BodyDecoder | None,
     wanted: pa.Schema,
     whole: pa.Schema,
     read: Callable[[pa.Schema, Report], pa.RecordBatchReader],
     report: Report,
 ) -> pa.RecordBatchReader:
-    """Begin a read of these columns; see `Bodies.rows`."""
+    """Begin a read of these columns; see `BodyDecoder.rows`."""
     if bodies is None:
         return read(wanted, report)
     return pa.RecordBatchReader.from_batches(wanted, bodies.rows(wanted, whole, read, report))

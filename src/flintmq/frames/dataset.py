@@ -22,7 +22,7 @@ from flintmq.cluster.members import Stores, find_members, only_named
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import FlintError, UsageError
 from flintmq.frames.asked import refuse_unknown_topics
-from flintmq.frames.bodies import Bodies, bodies_of, read_rows
+from flintmq.frames.bodies import BodyDecoder, bodies_of, read_rows
 from flintmq.frames.expression import comparisons, tree_of
 from flintmq.frames.history import HistoryFrame, open_history
 from flintmq.store import arguments
@@ -77,15 +77,15 @@ def dataset(
     arguments.flags(decompress=decompress, strict=strict, views=views)
     predicate = predicate_of(topics, queues, since, until, tags)
     bodies = bodies_of(body, body_schema, body_message, body_head, schema_registry, views)
-    options = ScanOptions(
-        decompress=decompress or bodies is not None, strict=strict, access=access, threads=threads
-    )
+    options = ScanOptions(decompress=decompress or bodies is not None, strict=strict, access=access, threads=threads)
     report = report if report is not None else Report()
     checked, frame = StoreConfig.of(config, set), None
     if history is not None:
         left_out = {"views": views or None, "decompress": decompress or None, "body": bodies}
         frame = open_history(path, history, predicate, options, checked, catalog, left_out)
-    messages = StoreDataset(path, predicate, options, checked, report, progress, views=views, history=frame, bodies=bodies)
+    messages = StoreDataset(
+        path, predicate, options, checked, report, progress, views=views, history=frame, bodies=bodies
+    )
     messages.read(messages.schema, predicate)  # raises errors early
     if frame is not None:
         frame.refuse_unknown_topics(predicate, report)
@@ -117,7 +117,7 @@ class StoreDataset(Tabular, ds.Dataset):
         *,
         views: bool = False,
         history: HistoryFrame | None = None,
-        bodies: Bodies | None = None,
+        bodies: BodyDecoder | None = None,
     ) -> None:
         self.many = bool(find_members(path, config, strict=options.strict)[0].words)
         self._views, self.history, self.bodies, self._in_years = views, history, bodies, False
@@ -170,7 +170,7 @@ class StoreDataset(Tabular, ds.Dataset):
             return self.history.schema
         return self._of(SCHEMA, self.bodies)
 
-    def _of(self, whole: pa.Schema, bodies: Bodies | None) -> pa.Schema:
+    def _of(self, whole: pa.Schema, bodies: BodyDecoder | None) -> pa.Schema:
         whole = of_many(dated(whole) if self._in_years else whole, self.many)
         return whole if bodies is None else bodies.schema(whole)
 

@@ -132,8 +132,8 @@ def scan_arrow(
         threads=threads,
     )
     if history is not None:
-        left_out = {"begin": begin, "end": end, "views": views or None, "decompress": decompress or None}
-        left_out["body"] = bodies
+        switches = {"views": views or None, "decompress": decompress or None, "body": bodies}
+        left_out = {"begin": begin, "end": end, **switches}
         with_history = open_history(path, history, predicate, options, checked, catalog, left_out)
         with_history.refuse_unknown_topics(predicate, report)
         return with_history.read(narrow(columns, with_history.schema), predicate, report)

@@ -138,7 +138,8 @@ def _faster(connection: Any, messages: StoreDataset, question: str) -> StoreData
     DuckDB pushes no filter into a dataset with views, and a scan that drops rows early is faster than any views. By
     pread views need memory for the whole log, and copies for the columns alone, so views are no faster there.
     """
-    if messages.history is not None or messages.bodies is not None or messages.options.access != "map" or not messages.predicate.everything:
+    all_bytes = messages.history is None and messages.bodies is None and messages.predicate.everything
+    if not all_bytes or messages.options.access != "map":
         return messages
     try:
         (statement,) = connection.extract_statements(question)

@@ -123,7 +123,9 @@ def command(words: SqlWords) -> int:
                 _write(form, words.target, answer)
     _tell(out, report, shown)
     if undecoded := report.note_counts[UNDECODED]:
-        out.note(f"{undecoded} bodies could not be decoded as {words.body}, and are null: ask for body_error as well")
+        out.note(
+            f"{undecoded} of the bodies could not be decoded as {words.body}, and are null; ask for body_error too"
+        )
     return report_damage(out, report) or (1 if report.note_counts[LOST] or undecoded else 0)
 
 

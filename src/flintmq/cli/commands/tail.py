@@ -78,7 +78,8 @@ def command(words: TailWords) -> int:
     from flintmq.cli.template import message_writer
     from flintmq.forensics.topic_tail import TopicTail
 
-    out, bodies, show = output(words.as_json), words.shown(words.decompress), message_writer(words.template, words.as_json)
+    out, bodies = output(words.as_json), words.shown(words.decompress)
+    show = message_writer(words.template, words.as_json)
     with flintmq.open_store(words.store, config=store_config(words.settings)) as view:
         gone = ReaderGone(view.root)
         tail = TopicTail(view, words.topic, words.queue, parse_tags(words.tag), expected=words.follow)
