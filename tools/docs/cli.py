@@ -68,13 +68,21 @@ Fields of `--format`, of `tail` too, are the names of the schema in braces. A fi
 |---|---|
 | `{topic}`, `{queue_offset}`, ... | the value as text, escaped; empty if it is null |
 | `{body}`, `{body:text}` | the body as escaped text |
-| `{body:base64}`, `{body:hex}`, `{body:length}` | the body's bytes, or their number |
+| `{body:base64}`, `{body:hex}`, `{body:length}` | the bytes of the body that is shown, or their number |
 | `{store_timestamp}`, `{born_timestamp}` | ms since 1970 |
 | `{store_timestamp:iso}`, `{born_timestamp:iso}` | ISO 8601 in UTC |
 | `{properties}` | all properties as a JSON object |
 | `{properties:NAME}` | one property, escaped; empty if it is missing |
 
 `{{` and `}}` are braces; `\\t` and `\\n` are a tab and a line end.
+
+`--body text`, `json`, `avro` or `protobuf` shows bodies decoded, of `tail`, `get` and `query` too, with the options of
+[exports](../spark/export.md#properties-and-bodies-as-columns), and implies `--decompress`; `--body json` needs no
+schema. Then `{body}` and `--grep` mean the decoded body, as JSON. One that does not decode is shown as it is, with the
+reason; stderr counts them, and the exit code is 1. With `--json` there are [two more keys](json.md#decoded-bodies).
+
+    flintmq scan /var/rocketmq/store --topic Orders --body json --json | jq .body
+    flintmq tail /var/rocketmq/store Orders --body avro --body-schema order.avsc
 """
 
 

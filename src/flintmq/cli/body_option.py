@@ -52,7 +52,7 @@ class BodyWords:
 class Bodies:
     """Returns bodies to show, and counts those that fail, which are shown as they are.
 
-    A body fails to decompress, or to decode. One broken body must not end a scan of millions; it must not pass unnoticed either.
+    One broken body must not end a scan of millions; it must not pass unnoticed either.
     """
 
     def __init__(self, decompress: bool, decoder: BodyDecoder | None = None, form: str = "bytes") -> None:

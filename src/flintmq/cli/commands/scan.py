@@ -171,6 +171,9 @@ def command(words: ScanWords) -> int:
     records before it, unless --skip-damage is given. Torn and stale tails are ends, not damage. A file that is deleted
     during the scan, as retention does, and before it was read, is reported at the end with exit code 1.
 
+    --body decodes bodies, from what the producer gave; one that does not decode is shown as it is, with the reason, and
+    makes the exit code 1.
+
     Several stores are read one after the other; each line names the broker, and in JSON the store too.
     """
     from flintmq.cli.template import message_writer

@@ -71,7 +71,9 @@ def command(words: SqlWords) -> int:
     columns in the query are read, and its filters on topic, queue_id, tags and store_timestamp are tested before
     anything is decoded. Rows are printed as they are found, in any number. Of several stores each view has two more
     columns, broker and store; a filter on them leaves stores unread. With --history the view messages has the columns
-    of the table, and all that it holds, also what the stores no longer have. Of several statements only the last one
+    of the table, and all that it holds, also what the stores no longer have. With --body the column body is decoded,
+    and body_raw and body_error have the bytes and the reason of one that does not decode; if the query reads neither,
+    stderr counts these, and the exit code is 1. Of several statements only the last one
     may answer, and none writes into a store. CSV is for spreadsheets: texts are escaped, none is a formula, and null is
     empty; json and parquet have each value as it was.
     """
