@@ -201,7 +201,7 @@ def test_a_question_that_reads_bodies_alone_is_told_of_those_that_are_null(tmp_p
     found = run("sql", store, "select sum(body.total) s from messages where body.id > 0 and topic = 'T'", *words)
     assert (found.rows, found.code) == ([{"s": 29.5}], 1)
     assert json.loads(found.err)["note"] == (
-        "2 of the bodies could not be decoded as json, and are null; ask for body_error too"
+        "2 of the bodies read could not be decoded as json, and are null; ask for body_error too"
     )
     found = run("sql", store, "select body_error e, count(body.id) n from messages group by 1 order by 1", *words)
     assert found.rows == [{"e": "not JSON", "n": 0}, {"e": "not of the schema", "n": 0}, {"e": None, "n": 2}]

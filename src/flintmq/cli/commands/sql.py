@@ -126,7 +126,7 @@ def command(words: SqlWords) -> int:
     _tell(out, report, shown)
     if undecoded := report.note_counts[UNDECODED]:
         out.note(
-            f"{undecoded} of the bodies could not be decoded as {words.body}, and are null; ask for body_error too"
+            f"{undecoded} of the bodies read could not be decoded as {words.body}, and are null; ask for body_error too"
         )
     return report_damage(out, report) or (1 if report.note_counts[LOST] or undecoded else 0)
 
