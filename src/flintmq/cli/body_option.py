@@ -9,10 +9,10 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from flintmq.cli.declare import flag, option
-from flintmq.cli.message_lines import DecodedBody
 from flintmq.errors import FormatError
 
 if TYPE_CHECKING:
+    from flintmq.cli.message_lines import DecodedBody
     from flintmq.cli.output import Output
     from flintmq.frames.bodies import BodyDecoder
     from flintmq.message import StoredMessage
@@ -78,6 +78,7 @@ class Bodies:
         import json
 
         from flintmq.cli.json_value import json_value
+        from flintmq.cli.message_lines import DecodedBody
 
         value, error = decoder.value(body, packed)
         if error is not None:
