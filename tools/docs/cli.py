@@ -79,7 +79,8 @@ Fields of `--format`, of `tail` too, are the names of the schema in braces. A fi
 `--body text`, `json`, `avro` or `protobuf` shows bodies decoded, of `tail`, `get` and `query` too, with the options of
 [exports](../spark/export.md#properties-and-bodies-as-columns), and implies `--decompress`; `--body json` needs no
 schema. Then `{body}` and `--grep` mean the decoded body, as JSON. One that does not decode is shown as it is, with the
-reason; stderr counts them, and the exit code is 1. With `--json` there are [two more keys](json.md#a-message-scan-tail-get-query).
+reason; stderr counts them, and the exit code is 1. With `--json` there are
+[two more keys](json.md#a-message-scan-tail-get-query).
 
     flintmq scan /var/rocketmq/store --topic Orders --body json --json | jq .body
 """
