@@ -75,18 +75,14 @@ class Bodies:
         return body if self.decoder is None else self._decoded(self.decoder, message, body)
 
     def _decoded(self, decoder: BodyDecoder, message: StoredMessage, body: bytes, packed: bool = False) -> DecodedBody:
-        import json
-
-        from flintmq.cli.json_value import json_value
+        from flintmq.cli.json_value import json_text
         from flintmq.cli.message_lines import DecodedBody
 
         value, error = decoder.value(body, packed)
         if error is not None:
             self._fail(message, error)
-        if self.form != "json" or not isinstance(value, str):  # which is JSON already
-            text = json.dumps(json_value(value), ensure_ascii=False, separators=(",", ":"))
-        else:
-            text = value
+        # Of JSON without a schema the value is its text.
+        text = value if self.form == "json" and isinstance(value, str) else json_text(value)
         return DecodedBody(body if error is not None or isinstance(value, str) else text.encode(), text, error)
 
     def _fail(self, message: StoredMessage, reason: str) -> None:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import math
 from binascii import b2a_base64
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
+def json_text(value: Any) -> str:
+    """Return a value as compact JSON for people, with their letters."""
+    return _ENCODER.encode(json_value(value))
 
 
 def json_value(value: Any) -> Any:

@@ -38,6 +38,7 @@ class DecodedBody(bytes):
         return self
 
 
+_NOT_ASCII = re.compile("[^ -~]")  # of JSON: spaces between values, or letters in texts
 _HEADS = [f'{"," if number else "{"}"{name}":'.encode() for number, name in enumerate(COLUMNS)]
 _KINDS = TEXTS | NAMED | {"properties": PROPERTIES}
 _PLAN = bytes(
@@ -63,7 +64,7 @@ def _decoded_line(message: StoredMessage, body: DecodedBody) -> str:
     """Return the line with the value of the body, and after it body_raw and body_error."""
     begin, empty, end = json_line(message, b"").partition('"body":""')  # where quotes in texts are escaped
     assert empty
-    value = re.sub("[^ -~]", lambda found: " " if found[0] < " " else quoted(found[0])[1:-1], body.json)
+    value = _NOT_ASCII.sub(lambda found: " " if found[0] < " " else quoted(found[0])[1:-1], body.json)
     raw, error = "null", "null"
     if body.error is not None:
         raw, error = f'"{b2a_base64(body, newline=False).decode()}"', quoted(body.error)

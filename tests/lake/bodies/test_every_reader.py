@@ -21,6 +21,7 @@ pytest.importorskip("fastavro")
 __all__ = ["run"]  # a fixture
 
 DDL = "id bigint, at timestamp, day date, price double, lines array<struct<sku: string, count: int>>, names map<string, bigint>"  # noqa: E501  # fmt: skip
+KEPT = "at timestamp, day date, ok boolean, n array<struct<b: byte>>"
 AVSC = json.dumps({"type": "record", "name": "Order", "fields": [
     {"name": "id", "type": "long"}, {"name": "city", "type": ["null", "string"]}, {"name": "seal", "type": "bytes"},
 ]})  # fmt: skip
@@ -39,6 +40,16 @@ CASES: dict[str, Case] = {
         (b"", 0, None, b"", "not JSON"),
         (b'{"id": 1}{"id": 2}', 0, None, b'{"id": 1}{"id": 2}', "not JSON"),
         (b'{"s": "\xff"}', 0, None, b'{"s": "\xff"}', "not UTF-8"),
+    ]),
+    "values that need no Arrow": ({"body": "json", "body_schema": KEPT}, [
+        (b'{"at": "2026-01-31", "day": "0001-01-01", "ok": true, "n": [{"b": -128}, null, {}]}', 0,
+         {"at": "2026-01-31 00:00:00+00:00", "day": "0001-01-01", "ok": True, "n": [{"b": -128}, None, {"b": None}]},
+         None, None),
+        (b'{"n": [{"b": 128}]}', 0, None, b'{"n": [{"b": 128}]}', "not of the schema"),
+    ]),
+    "float": ({"body": "json", "body_schema": "f float"}, [
+        (b'{"f": 0.1}', 0, {"f": 0.10000000149011612}, None, None),
+        (b'{"f": 1e39}', 0, None, b'{"f": 1e39}', "not of the schema"),
     ]),
     "packed": ({"body": "json", "body_schema": "id bigint"}, [
         (zlib.compress(b'{"id": 5}'), 1, {"id": 5}, None, None),

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from flintmq.arrow.schema import narrow
 from flintmq.lake.bodies.failure import NOT_COMPRESSED
-from flintmq.lake.bodies.form import BodyForm, decoded
+from flintmq.lake.bodies.form import BodyForm, decoded, decoded_one
 from flintmq.store.commitlog.report import UNDECODED, Report
 
 BODY, RAW, ERROR = "body", "body_raw", "body_error"
@@ -88,7 +88,7 @@ class DecodedColumns:
     def __init__(self, name: str, schema: str | None, message: str | None, head: bool, registry: str | None) -> None:
         form = BodyForm.parse(name, schema, message=message, head=head, registry=registry, any_json=True)
         assert form is not None  # only bytes have none, and whoever wants these does not come here
-        self.form = form
+        self.form, self._decode = form, decoded_one(form)
 
     def schema(self, whole: pa.Schema) -> pa.Schema:
         return with_bodies(whole, self.form)
@@ -116,10 +116,7 @@ class DecodedColumns:
         return told()
 
     def value(self, body: bytes, packed: bool) -> tuple[Any, str | None]:
-        if packed:
-            return None, NOT_COMPRESSED
-        values, bad = decoded(self.form, pa.array([body], pa.binary()))
-        return values[0].as_py(maps_as_pydicts="strict"), bad[0][1] if bad else None
+        return (None, NOT_COMPRESSED) if packed else self._decode(body)
 
 
 def undecoded_columns(names: list[str]) -> list[str]:
