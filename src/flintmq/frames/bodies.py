@@ -6,12 +6,13 @@ Its arguments are `body`, and `body_schema` to `schema_registry`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from flintmq import hooks
+from flintmq.arrow.schema import narrow
 from flintmq.errors import UsageError
 from flintmq.store import arguments
 from flintmq.store.commitlog.report import Report
@@ -80,3 +81,43 @@ def read_rows(
     if bodies is None:
         return read(wanted, report)
     return pa.RecordBatchReader.from_batches(wanted, bodies.rows(wanted, whole, read, report))
+
+
+def narrow_fields(columns: Sequence[str] | None, schema: pa.Schema) -> pa.Schema:
+    """Return the schema of these columns, of which `body.id` is body with the field id alone.
+
+    Raises:
+        UsageError: as `narrow` raises it, or a field is unknown.
+    """
+    if columns is None or isinstance(columns, str) or not any("." in str(name) for name in columns):
+        return narrow(columns, schema)
+    fields: dict[str, list[list[str]]] = {}
+    for name in columns:
+        column, *path = str(name).split(".")
+        fields.setdefault(column, []).append(path)
+    whole = narrow(list(fields), schema)
+    return pa.schema([field.with_type(_with_fields(field.type, fields[field.name], field.name)) for field in whole])
+
+
+def _with_fields(kind: pa.DataType, paths: list[list[str]], place: str) -> pa.DataType:
+    """Return a type with the fields that paths lead to; of a list they are those of its values."""
+    if [] in paths:
+        if paths[1:]:
+            raise UsageError(f"column {place!r} is named twice")
+        return kind
+    if isinstance(kind, pa.ListType):
+        return pa.list_(kind.value_field.with_type(_with_fields(kind.value_type, paths, place)))
+    fields: dict[str, list[list[str]]] = {}
+    for name, *path in paths:
+        fields.setdefault(name, []).append(path)
+    own = {field.name: field for field in kind} if isinstance(kind, pa.StructType) else {}
+    if unknown := fields.keys() - own:
+        there = f"there are: {', '.join(own)}" if own else "it has no fields"
+        raise UsageError(f"no field {min(unknown)[:60]!r} in {place}; {there}")
+    return pa.struct(
+        [
+            one.with_type(_with_fields(one.type, fields[name], f"{place}.{name}"))
+            for name, one in own.items()
+            if name in fields
+        ]
+    )

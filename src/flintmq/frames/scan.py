@@ -15,7 +15,7 @@ from flintmq.cluster.members import Stores, find_members
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
 from flintmq.frames.asked import refuse_unknown_topics
-from flintmq.frames.bodies import bodies_of, read_rows
+from flintmq.frames.bodies import bodies_of, narrow_fields, read_rows
 from flintmq.frames.history import open_history
 from flintmq.store import arguments
 from flintmq.store.commitlog.report import Report
@@ -60,7 +60,7 @@ def scan_arrow(
             several stores: a list of these, a pattern (`/data/{broker}/store`, `/data/*/store`), or a manifest
             (`cluster.toml`). Their rows come store by store, in the order of the brokers' names.
         columns: names of columns, in the order wanted; None for all (flintmq.COLUMNS; of several stores also broker and
-            store).
+            store). Of a decoded body also its fields: "body.id", "body.lines.sku".
         topics: only messages of this topic or these; one that is unknown is refused. (Of a commit log alone nobody
             knows the topics before it is read.)
         queues: only messages of these: queue ids, (topic, queue id), or (topic, queue id, least queue offset, queue
@@ -88,8 +88,9 @@ def scan_arrow(
             see docs/guide/history.md.
         catalog: of an Iceberg table, NAME:NAMESPACE.TABLE; None: its own.
         body: "bytes"; or "text", "json", "avro", "protobuf": the column body is decoded, from what the producer gave,
-            and followed by the columns body_raw and body_error, which are null unless a body does not decode. Where
-            neither is read, `report.note_counts["undecoded-body"]` counts these.
+            and followed by the columns body_raw and body_error, which are null unless a body does not decode (or does
+            not decompress, which is no error then). Where neither is read, `report.note_counts["undecoded-body"]`
+            counts these.
         body_schema: of "json" DDL ("id long, total double"), or a file or text of Spark's JSON form; without it any
             JSON, as text. Of "avro" a file .avsc, or its text; of "protobuf" a file with a descriptor set.
         body_message: of "protobuf": full name of the message; None if the file has only one.
@@ -143,7 +144,7 @@ def scan_arrow(
         raise UsageError("begin and end are log offsets of one store; read several by since and until")
     refuse_unknown_topics([member.path for member in members], predicate, checked, strict, report)
     whole = of_many(whole, many)
-    wanted = narrow(columns, whole if bodies is None else bodies.schema(whole))
+    wanted = narrow(columns, whole) if bodies is None else narrow_fields(columns, bodies.schema(whole))
 
     def read(inner: pa.Schema, own: Report) -> pa.RecordBatchReader:
         return read_members(members, inner, predicate, options, checked, own)

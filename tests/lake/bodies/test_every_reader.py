@@ -253,3 +253,55 @@ def test_raw_bytes_are_not_decoded(tmp_path: Path, run: Run) -> None:
     assert (found.code, found.out, found.err) == (
         2, "", "flintmq: --raw writes the body's bytes, which --body would decode; leave one of them out\n",
     )  # fmt: skip
+
+
+def test_the_fields_that_a_read_asks_for(tmp_path: Path) -> None:
+    store, ddl = (
+        tmp_path / "store",
+        "id long, at struct<city: string, zip: int>, lines array<struct<sku: string, n: int>>",
+    )
+    body = b'{"id": 1, "at": {"city": "Bonn", "zip": 5}, "lines": [{"sku": "a", "n": 2}, null]}'
+    put_messages(store, [Message("T", body), Message("T", b'{"id": "1", "at": null}')])
+
+    def read(*columns: str) -> Any:
+        return flintmq.scan_arrow(store, columns, body="json", body_schema=ddl).read_all()
+
+    found = read("body.lines.sku", "topic", "body.at.zip")
+    assert (
+        str(found.schema.field("body").type)
+        == "struct<at: struct<zip: int32>, lines: list<element: struct<sku: string>>>"
+    )
+    assert found.column_names == ["body", "topic"]
+    assert found["body"].to_pylist() == [{"at": {"zip": 5}, "lines": [{"sku": "a"}, None]}, None], "id is wrong"
+    assert read("body.at")["body"].to_pylist() == [{"at": {"city": "Bonn", "zip": 5}}, None]
+    for wrong, told in {
+        ("body.x",): "no field 'x' in body; there are: id, at, lines",
+        ("body.id.x",): "no field 'x' in body.id; it has no fields",
+        ("topic.x",): "no field 'x' in topic; it has no fields",
+        ("body", "body.id"): "column 'body' is named twice",
+        ("body.id", "topic", "body.id"): "column 'body.id' is named twice",
+        ("bodi.id",): "no column 'bodi'; did you mean body",
+    }.items():
+        with pytest.raises(UsageError) as error:
+            read(*wrong)
+        assert str(error.value).startswith(told)
+
+
+def test_polars_and_stores_by_a_pattern(tmp_path: Path, run: Run) -> None:
+    polars = pytest.importorskip("polars")
+    for name, number in (("a", 1), ("b", 20)):
+        put_messages(tmp_path / name / "store", [Message("T", b'{"id": %d}' % number), Message("T", b"-")])
+    words = {"body": "json", "body_schema": "id long"}
+    frame = flintmq.scan_polars(str(tmp_path / "{broker}" / "store"), **words)
+    field = polars.col("body").struct.field("id")
+    assert frame.filter(field > 1).select("broker", field).collect().rows() == [("b", 20)]
+    assert frame.filter(polars.col("body_error").is_not_null()).select(polars.len()).collect().item() == 2
+    options = ("--body", "json", "--body-schema", "id long", "--json")
+    found = run("scan", tmp_path / "{broker}" / "store", *options)
+    assert [(row["broker"], row["body"], row["body_error"]) for row in found.rows] == [
+        ("a", {"id": 1}, None), ("a", None, "not JSON"), ("b", {"id": 20}, None), ("b", None, "not JSON"),
+    ]  # fmt: skip
+    question = "select broker, sum(body.id) s from messages group by 1 order by 1"
+    assert run("sql", tmp_path / "{broker}" / "store", question, *options).rows == [
+        {"broker": "a", "s": 1}, {"broker": "b", "s": 20},
+    ]  # fmt: skip
