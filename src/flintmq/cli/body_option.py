@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -81,9 +82,12 @@ class Bodies:
         value, error = decoder.value(body, packed)
         if error is not None:
             self._fail(message, error)
-        # Of JSON without a schema the value is its text.
-        text = value if self.form == "json" and isinstance(value, str) else json_text(value)
-        return DecodedBody(body if error is not None or isinstance(value, str) else text.encode(), text, error)
+        if self.form == "json" and isinstance(value, str):  # its text; no text in JSON has a line break
+            text = shown = re.sub(r"\s*[\r\n]\s*", " ", value)
+        else:
+            text = json_text(value)
+            shown = value if isinstance(value, str) else text
+        return DecodedBody(body if error is not None else shown.encode(), text, error)
 
     def _fail(self, message: StoredMessage, reason: str) -> None:
         self.failed += 1

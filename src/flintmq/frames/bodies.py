@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from flintmq import hooks
 from flintmq.arrow.schema import narrow
-from flintmq.errors import UsageError
+from flintmq.errors import MissingExtraError, UsageError
 from flintmq.store import arguments
 from flintmq.store.commitlog.report import Report
 
@@ -56,7 +56,7 @@ def bodies_of(
     Raises:
         UsageError: they do not fit together, or the schema is none.
         StoreAccessError: the schema's file may not be read.
-        MissingExtraError: the package for Avro or Protobuf is not installed.
+        MissingExtraError: numpy, or the package for Avro or Protobuf, is not installed.
     """
     arguments.flags(body_head=head)
     if body == "bytes" and schema is None and message is None and not head and registry is None:
@@ -66,7 +66,11 @@ def bodies_of(
     if not isinstance(schema, (str, os.PathLike, type(None))):
         raise UsageError(f"body_schema is of type {type(schema).__name__}; give a file, or a text such as 'id long'")
     text = None if schema is None else os.fspath(schema)
-    found: BodyDecoder = hooks.load("decoded_columns")(body, text, message, head, registry)
+    try:
+        decoder = hooks.load("decoded_columns")
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(f"decoded bodies need {error.name}: pip install 'flintmq[arrow]'") from error
+    found: BodyDecoder = decoder(body, text, message, head, registry)
     return found
 
 

@@ -1,6 +1,7 @@
 """Bodies that the command line and Python decode: every reader gives the same, written here by hand."""
 
 import json
+import sys
 import zlib
 from base64 import b64encode
 from collections.abc import Callable
@@ -163,6 +164,7 @@ def test_json_without_a_schema_is_its_text(tmp_path: Path, run: Run) -> None:
     assert [row["body"] for row in found.rows] == [*map(json.loads, FREE.values()), None, None]
     assert '"body":{"n": 1.10, "big": 12345678901234567890, "k": "\\u00f6"},"body_raw":null' in found.out
     assert found.out.isascii() and found.code == 1
+    assert run("scan", store, "--body", "json", "--format", "{body}").out.splitlines()[1] == '[1, "a\\nb"] '
     asked = run(
         "sql",
         store,
@@ -245,6 +247,20 @@ def test_words_that_do_not_fit(words: dict[str, Any], told: str, tmp_path: Path)
         with pytest.raises(UsageError) as error:
             read(tmp_path / "store", **words)
         assert str(error.value).startswith(told)
+
+
+@pytest.mark.parametrize("package, form", [("numpy", "text"), ("fastavro", "avro")])
+def test_a_package_that_is_missing(
+    package: str, form: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_messages(tmp_path / "store", [Message("T", b"{}")])
+    monkeypatch.delitem(sys.modules, "flintmq.lake.bodies.column", raising=False)  # which would have it already
+    monkeypatch.setitem(sys.modules, package, None)
+    schema = () if form == "text" else ("--body-schema", AVSC)
+    found = run("scan", tmp_path / "store", "--body", form, *schema)
+    extra = {"numpy": "arrow", "fastavro": "avro"}[package]
+    assert found.code == 8 and found.out == ""
+    assert package in found.err and found.err.endswith(f"pip install 'flintmq[{extra}]'\n")
 
 
 def test_raw_bytes_are_not_decoded(tmp_path: Path, run: Run) -> None:
