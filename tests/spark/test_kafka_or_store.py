@@ -49,6 +49,8 @@ class Sent(NamedTuple):
 
 def wave(number: int) -> list[Sent]:
     """Messages for every partition, some without a key, some with headers; the third one has a new topic."""
+    if not number:
+        return []
     topics = ["orders", "payments", *(["orders-late"] if number == 3 else [])]
     made = []
     for n in range(48):
@@ -81,10 +83,8 @@ READS: dict[str, dict[str, str]] = {
         "endingOffsetsByTimestamp": '{"orders": {"0": 4000000000000, "1": MOMENT, "2": 4000000000000, "3": MOMENT}}',
     },
     "includeHeaders": {"subscribe": "orders", "includeHeaders": "true"},
-    "minPartitions": {"subscribe": "orders,payments", "minPartitions": "7"},
-    "maxRecordsPerPartition": {"subscribe": "orders,payments", "maxRecordsPerPartition": "5"},
 }
-COUNTS = dict(zip(READS, (96, 48, 36, 3 + 2 + 12 + 2, 48, 48, 24, 48, 96, 96), strict=True))
+COUNTS = dict(zip(READS, (96, 48, 36, 3 + 2 + 12 + 2, 48, 48, 24, 48), strict=True))
 STREAM_COUNTS = {"limited": (48, 32), "offsets": (11 + 12 + 12 + 0, 16), "startingTimestamp": (24, 16)}
 SAME = ["topic", "queue_id AS partition", "CAST(keys AS BINARY) AS key", "body AS value"]
 STREAMS: dict[str, dict[str, str]] = {
@@ -121,6 +121,7 @@ def main(address: str, store: str, work: str, jars: str, basic: str) -> None:
     spark.conf.set("spark.sql.shuffle.partitions", "2")
 
     def send(number: int) -> None:
+        make_topics(spark, address, {sent.topic for sent in wave(number)} - {sent.topic for sent in wave(number - 1)})
         to_kafka(spark, wave(number), address)
         with MessageStore(store, unique_keys=False) as opened:
             for sent in wave(number):
@@ -139,7 +140,7 @@ def main(address: str, store: str, work: str, jars: str, basic: str) -> None:
         names: dict[str, Any] = {"spark": spark}
         exec(compile(program, str(PROGRAM), "exec"), names)
         for name, options in READS.items():
-            found[side][name] = names["read"](at(options, moment))
+            found[side][name] = names["read"](at(options, moment), sums=name == "everything")
         found[side]["follow"] = names["follow"]
     for life in (1, 2):
         for side in ("kafka", "store"):
@@ -150,6 +151,7 @@ def main(address: str, store: str, work: str, jars: str, basic: str) -> None:
             send(3)
     del found["kafka"]["follow"], found["store"]["follow"]
     orders = spark.read.format("flintmq").option("subscribe", "Orders").load(basic).coalesce(1)
+    make_topics(spark, address, {"Orders"})
     put(orders.sortWithinPartitions("queue_offset").selectExpr(*SAME), address)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
@@ -159,6 +161,20 @@ def main(address: str, store: str, work: str, jars: str, basic: str) -> None:
 
 def at(options: dict[str, str], moment: int) -> dict[str, str]:
     return {name: text.replace("MOMENT", str(moment)) for name, text in options.items()}
+
+
+def make_topics(spark: Any, address: str, names: set[str]) -> None:
+    """Make topics, and wait for their leaders: a producer that meets a partition without one may wait for minutes."""
+    java, kafka = spark._jvm.java.util, spark._jvm.org.apache.kafka
+    topics, ends = java.ArrayList(), java.HashMap()
+    for name in sorted(names):
+        topics.add(kafka.clients.admin.NewTopic(name, PARTITIONS, 1))
+        for partition in range(PARTITIONS):
+            ends.put(kafka.common.TopicPartition(name, partition), kafka.clients.admin.OffsetSpec.latest())
+    admin = kafka.clients.admin.Admin.create(java.Map.of("bootstrap.servers", address))
+    admin.createTopics(topics).all().get()
+    admin.listOffsets(ends).all().get()
+    admin.close()
 
 
 def to_kafka(spark: Any, messages: list[Sent], address: str) -> None:
@@ -172,7 +188,8 @@ def to_kafka(spark: Any, messages: list[Sent], address: str) -> None:
 
 def put(frame: Any, address: str) -> None:
     """Have Spark's Kafka sink write messages in one task, so that each partition has them in order."""
-    frame.write.format("kafka").options(**{"kafka.bootstrap.servers": address, "includeHeaders": "true"}).save()
+    options = {"kafka.bootstrap.servers": address, "kafka.request.timeout.ms": "5000", "includeHeaders": "true"}
+    frame.write.format("kafka").options(**options).save()
 
 
 @pytest.fixture(scope="module")
@@ -195,7 +212,7 @@ def found(golden: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, An
             jars,
             str(golden("basic").path),
         ]
-        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=240)
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=600)
     finally:
         broker.stop()
     assert done.returncode == 0, done.stderr[-3000:]
@@ -206,6 +223,7 @@ def without_keys(rows: list[Any]) -> list[Any]:
     """Rows of a store, their headers without RocketMQ's property of a message's keys."""
     for row in rows:
         if row.get("headers") is not None:
+            assert row["headers"], "null where there are none"
             row["headers"] = [pair for pair in row["headers"] if pair[0] != "KEYS"] or None
     return rows
 
@@ -232,8 +250,8 @@ def test_a_batch_read(found, name):
     assert store["schema"] == kafka["schema"]
     rows = without_keys(store.pop("rows"))
     assert rows == kafka.pop("rows")
-    assert store == kafka and store["times"] == len(rows)
-    assert len(rows) == COUNTS[name]
+    assert store == kafka
+    assert len(rows) == store.get("recent", len(rows)) == COUNTS[name]
 
 
 @pytest.mark.parametrize("name", STREAMS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from flintmq.arrow.schema import SPARK_SCHEMA, TEXT, US, member_columns, narrow, of_many
 
@@ -57,5 +58,8 @@ def _column(batch: pa.RecordBatch, field: Any) -> Any:
 
 
 def _headers(properties: Any) -> Any:
+    """Return lists of pairs; null where there are none, as in Kafka's source."""
     pairs = pa.StructArray.from_arrays([properties.keys, properties.items.cast(BINARY)], ["key", "value"])
-    return pa.ListArray.from_arrays(properties.offsets, pairs)
+    lists: Any = pa.ListArray.from_arrays(properties.offsets, pairs)
+    count: Any = pc.list_value_length(lists)
+    return pc.if_else(pc.greater(count, pa.scalar(0)), lists, pa.scalar(None, lists.type))
