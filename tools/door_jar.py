@@ -7,6 +7,7 @@ FLINTMQ_MUST_COMPILE=1 that is an error.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from flintmq.version import OURS
 SOURCES = Path(__file__).resolve().parents[1] / "src/flintmq/spark/door/java"
 JAR = SOURCES.parent / "flintmq-door.jar"
 LANGUAGE = 8  # what Janino knows
+DIGEST = "flintmq/spark/sources"
 NO_TIME = (1980, 1, 1, 0, 0, 0)  # the least that a zip file can say
 
 
@@ -59,6 +61,12 @@ def pack(classes: Path, jar: Path) -> None:
         for name in sorted(found):
             packed.writestr(zipfile.ZipInfo(name.as_posix(), NO_TIME), found[name].read_bytes())
         packed.writestr(zipfile.ZipInfo("flintmq/spark/version", NO_TIME), OURS)
+        packed.writestr(zipfile.ZipInfo(DIGEST, NO_TIME), digest())
+
+
+def digest() -> str:
+    """Return a number of the sources, by which a test knows a jar of older ones."""
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(SOURCES.rglob("*.java")))).hexdigest()
 
 
 def main() -> str | None:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,6 +27,7 @@ from flintmq.testing import write_store
 from tests.harness.turns import one_a_day
 from tests.support.engine import put_messages
 from tests.support.spark_reading import SPARK, by_python
+from tools import door_jar
 
 pytestmark = [
     pytest.mark.spark,
@@ -73,6 +75,12 @@ def ancestors(process: Path) -> Iterator[int]:
 
 def plan_of(frame: Any) -> str:
     return str(frame._jdf.queryExecution().executedPlan().toString())
+
+
+def test_the_jar_is_of_these_sources():
+    with zipfile.ZipFile(JAR) as packed:
+        built = packed.read(door_jar.DIGEST).decode()
+    assert built == door_jar.digest(), "run tools/door_jar.py: the jar is of other sources"
 
 
 def test_only_columns_that_a_query_uses_are_read(spark, store):
