@@ -54,6 +54,11 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 class Broker:
     """One node that is broker and controller; its data are in `folder`. `stop` ends it.
 
@@ -92,9 +97,8 @@ class Broker:
 
     def _wait(self, port: int, log: Path) -> None:
         for _ in range(600):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    return
+            if listens(port):
+                return
             if self.process.poll() is not None:
                 break
             time.sleep(0.1)
