@@ -32,6 +32,8 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
@@ -73,6 +75,16 @@ class Command(NamedTuple):
 
 def lacks(example: Example) -> str:
     """Why a block cannot be run here; empty if it can."""
+    if made_for := re.search(r"-spark[\w-]*_(\d\.\d)_", example.code):  # a writer of Delta's or Iceberg's own
+        spark = ".".join(version("pyspark").split(".")[:2])
+        return "" if spark == made_for[1] else "the lake's own writers are not there for this Spark (make lake-writers)"
+    if re.search(r"\.remote\(|spark-pipelines", example.code):
+        if find_spec("grpc") is None:
+            return "grpcio is not installed"
+        if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+            return "no Java runtime"
+        if "import JAR" in example.code and not (ROOT / "src/flintmq/spark/door/flintmq-door.jar").is_file():
+            return "the jar was not built (tools/door_jar.py says why)"
     return "jq is not installed" if re.search(r"\|\s*jq\b", example.code) and shutil.which("jq") is None else ""
 
 
@@ -81,6 +93,11 @@ def on_spark(example: Example) -> bool:
     if example.kind == "console":
         return any(FITS.fullmatch(command.code) for command in commands(example.code))
     return re.search(r"pyspark|flintmq\.spark", example.code) is not None
+
+
+def shares_java(example: Example) -> bool:
+    """Whether `OneJava` can run a block: Connect, and packages for Java, want a Java machine of their own."""
+    return on_spark(example) and not re.search(r"\.remote\(|spark\.jars\.packages", example.code)
 
 
 def pages(names: Sequence[str] = ()) -> list[Path]:
@@ -152,7 +169,7 @@ def run_example(
             else:
                 yield command, _console(command.code, folder, bin_folder)
         return
-    if java is not None and on_spark(example):
+    if java is not None and shares_java(example):
         code, out, err = java.program(example.code)
         if code:
             raise RuntimeError(f"{example.where}: {err[-2000:]}")
