@@ -105,9 +105,14 @@ def rows_in(out: Path | str, to: str) -> list[Row]:
 
         table = DeltaTable(str(out)).to_pyarrow_table()
     else:
-        from pyiceberg.catalog.sql import SqlCatalog
-
-        catalog = SqlCatalog("flintmq", uri=f"sqlite:///{out}/catalog.db", warehouse=str(out))
-        table = catalog.load_table("flintmq.messages").scan().to_arrow()
+        table = iceberg_in(out).scan().to_arrow()
     kept = [name for name in table.column_names if not name.startswith("flintmq_") and name != "gone"]
     return sorted(table.select(kept).to_pylist(), key=lambda row: row["id"])
+
+
+def iceberg_in(out: Path | str) -> Any:
+    """The Iceberg table that an export made."""
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    catalog = SqlCatalog("flintmq", uri=f"sqlite:///{out}/catalog.db", warehouse=str(out))
+    return catalog.load_table("flintmq.messages")

@@ -12,7 +12,11 @@ pytest.importorskip("pyiceberg", reason="needs the extra iceberg")
 pytest.importorskip("deltalake", reason="needs the extra delta")
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from deltalake import DeltaTable, Field
+from deltalake.schema import PrimitiveType
+from pyiceberg.types import DoubleType, StringType
 
 import flintmq
 from flintmq import Message
@@ -21,7 +25,7 @@ from flintmq.lake.export.export_once import export
 from flintmq.lake.export.export_stream import export_stream
 from flintmq.lake.table.delta import DeltaTarget
 from flintmq.storage.files.filesystem import Effects
-from tests.support.database import SCHEMA, WAYS, Database, canal, debezium, rows_in
+from tests.support.database import SCHEMA, WAYS, Database, canal, debezium, iceberg_in, rows_in
 from tests.support.engine import open_small
 
 FORMATS = ("delta", "iceberg")
@@ -219,12 +223,96 @@ def test_what_is_no_change_is_a_dead_letter(tmp_path: Path, to: str) -> None:
     assert {letter["body"]: letter["reason"] for letter in letters} == BAD and done.bad_bodies == len(BAD)
 
 
-def test_a_truncate_of_canal_is_a_dead_letter(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "sql"),
+    [
+        ("TRUNCATE", "truncate table one"),
+        ("ERASE", "DROP TABLE one"),
+        ("RENAME", "rename table one to other"),
+        ("ALTER", "ALTER TABLE one DROP  PARTITION p0"),
+    ],
+)
+def test_a_statement_of_canal_that_empties_a_table_is_a_dead_letter(tmp_path: Path, kind: str, sql: str) -> None:
     """Passed over, it would leave rows that the database does not have."""
     put(tmp_path / "s", canal("INSERT", [{"id": 4, "name": "x", "total": 1.0}], None))
-    put(tmp_path / "s", canal("TRUNCATE", [], None, ddl=True))
-    with pytest.raises(StoreError, match="offset 1: the change cannot be read: not a change of a row"):
+    put(tmp_path / "s", canal("ALTER", None, None, ddl=True))
+    put(tmp_path / "s", json.dumps({"isDdl": True, "type": kind, "sql": sql, "data": None}).encode())
+    with pytest.raises(StoreError, match="offset 2: the change cannot be read: a statement that may delete rows"):
         export(str(tmp_path / "s"), **keyed(tmp_path / "out", "delta", "canal"))
+
+
+@pytest.mark.parametrize("to", FORMATS)
+@pytest.mark.parametrize("way", WAYS)
+def test_copies_of_messages_change_nothing(tmp_path: Path, to: str, way: str) -> None:
+    """What a broker stores to retry, to give up or to delay came before, or comes yet."""
+    old, new = ({"id": 1, "name": name, "total": 1.0} for name in ("old", "new"))
+    make = {
+        "debezium": lambda row: debezium("c", None, row),
+        "canal": lambda row: canal("INSERT", [row], None),
+        "plain": lambda row: json.dumps(row).encode(),
+    }[way]
+    put(tmp_path / "s", make(old), make(new))
+    for topic in ("%RETRY%group", "%DLQ%group", "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC"):
+        put(tmp_path / "s", make(old), topic=topic)
+    done = export(str(tmp_path / "s"), **keyed(tmp_path / "out", to, way))
+    assert [row["name"] for row in rows_in(tmp_path / "out", to)] == ["new"]
+    assert done.notes["copies-skipped"] == 4
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_columns_that_others_added_keep_their_values(tmp_path: Path, to: str) -> None:
+    put(tmp_path / "s", *(debezium("c", None, {"id": n, "name": "x", "total": 1.0}) for n in range(4)))
+    choices = keyed(tmp_path / "out", to, "debezium")
+    export(str(tmp_path / "s"), **choices)
+    if to == "delta":
+        table = DeltaTable(str(tmp_path / "out"))
+        table.alter.add_columns([Field("extra", PrimitiveType("string")), Field("more", PrimitiveType("double"))])
+        table.update({"extra": "'mine'", "more": "2.5"}, predicate="id >= 1")
+    else:
+        iceberg = iceberg_in(tmp_path / "out")
+        with iceberg.update_schema() as update:
+            update.add_column("extra", StringType())
+            update.add_column("more", DoubleType())
+        rows = iceberg.scan().to_arrow()
+        whose = pc.greater_equal(rows["id"], 1)
+        texts = pc.if_else(whose, "mine", pa.scalar(None, pa.string()))
+        rows = rows.set_column(rows.schema.names.index("extra"), "extra", texts)
+        numbers = pc.if_else(whose, 2.5, pa.scalar(None, pa.float64()))
+        iceberg.overwrite(rows.set_column(rows.schema.names.index("more"), "more", numbers))
+    put(tmp_path / "s", debezium("u", None, {"id": 3, "name": "three", "total": 1.0}))
+    put(tmp_path / "s", debezium("c", None, {"id": 4, "name": "four", "total": 1.0}))
+    export(str(tmp_path / "s"), **choices)
+    if to == "delta":
+        whole = DeltaTable(str(tmp_path / "out")).to_pyarrow_table()
+    else:
+        whole = iceberg_in(tmp_path / "out").scan().to_arrow()
+    found = [tuple(row[name] for name in ("id", "name", "extra", "more")) for row in whole.sort_by("id").to_pylist()]
+    assert found == [
+        (0, "x", None, None), (1, "x", "mine", 2.5), (2, "x", "mine", 2.5), (3, "three", None, None),
+        (4, "four", None, None),
+    ]  # fmt: skip
+
+
+def test_a_column_that_somebody_renamed_is_told(tmp_path: Path) -> None:
+    put(tmp_path / "s", debezium("c", None, {"id": 1, "name": "x", "total": 1.0}))
+    choices = keyed(tmp_path / "out", "iceberg", "debezium")
+    export(str(tmp_path / "s"), **choices)
+    with iceberg_in(tmp_path / "out").update_schema() as update:
+        update.rename_column("name", "title")
+    put(tmp_path / "s", debezium("c", None, {"id": 2, "name": "x", "total": 1.0}))
+    with pytest.raises(UsageError, match="the table has no column 'name', which this export writes; somebody dropped"):
+        export(str(tmp_path / "s"), **choices)
+
+
+@pytest.mark.parametrize("left_out", ["__debezium_unavailable_value", "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="])
+@pytest.mark.parametrize("form", ["{}", "[{}]", '{"k":{}}'])
+def test_a_value_that_debezium_left_out_within_another_is_found(tmp_path: Path, left_out: str, form: str) -> None:
+    kinds = {"{}": "string", "[{}]": "array<string>", '{"k":{}}': "map<string,string>"}
+    value = json.loads(form.replace("{}", json.dumps(left_out)) if form != "{}" else json.dumps(left_out))
+    put(tmp_path / "s", debezium("u", None, {"id": 1, "a": value}))
+    choices = keyed(tmp_path / "out", "delta", "debezium", body_schema=f"id long, a {kinds[form]}")
+    with pytest.raises(StoreError, match="a value that Debezium left out"):
+        export(str(tmp_path / "s"), **choices)
 
 
 def test_without_a_place_for_it_what_is_no_change_ends_the_export(tmp_path: Path) -> None:
@@ -273,8 +361,11 @@ def test_changes_of_two_tables_are_refused(tmp_path: Path, way: str) -> None:
     export(str(tmp_path / "s"), **choices)
     put(tmp_path / "s", make("two"), topic="two")
     put(tmp_path / "s", make("one"), topic="one")
-    word = "topic '" if way == "plain" else "table 'inventory."
-    with pytest.raises(UsageError, match=f"changes of {word}one' and of {word}two', whose keys would mix"):
+    words = [f"topic '{name}'" for name in ("one", "two")]
+    if way != "plain":
+        server = "mysql-server-1." if way == "debezium" else ""
+        words = [f"table '{server}inventory.{name}' in topic '{name}'" for name in ("one", "two")]
+    with pytest.raises(UsageError, match=f"changes of {words[0]} and of {words[1]}, whose keys would mix"):
         export(str(tmp_path / "s"), **choices)
     with pytest.raises(UsageError, match="whose keys would mix"):
         export(str(tmp_path / "s"), **choices | {"out": str(tmp_path / "other")})
@@ -288,6 +379,14 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"upsert_key": ["id", "id"]}, "names no column, or one twice"),
     ({"upsert_key": None}, "--delete-when is for --upsert-key"),
     ({"delete_when": "debezum"}, "--delete-when 'debezum' is not debezium, canal, or COLUMN=VALUE"),
+    ({"delete_when": "id=01"}, "--delete-when 'id=01': no int64 has this text; give a whole number such as 1"),
+    ({"delete_when": "total=1"}, "--delete-when 'total=1': no double has this text; give a column of whole numbers"),
+    ({"delete_when": "name"}, "--delete-when 'name' is not debezium, canal, or COLUMN=VALUE"),
+    ({"delete_when": "gone=True", "body_schema": "id long, gone boolean"}, "no bool has this text; give true or false"),
+    (
+        {"delete_when": "on=1.2", "body_schema": "id long, on date"},
+        "no date32[day] has this text; give a date",
+    ),
     ({"partition_by": ("date",)}, "--partition-by is for tables of messages"),
     ({"properties": ["a"]}, "--property is for tables of messages"),
     ({"body_schema": "id long, flintmq_x int"}, "columns that begin with flintmq_ are the export's"),

@@ -202,3 +202,13 @@ def test_a_catalog_with_a_password_is_refused(spark, named, tmp_path):
     with pytest.raises(PySparkException, match=r"schemaRegistry has a password.*~/\.netrc") as refused:
         spark.sql(f"SELECT * FROM {mq}.Orders").collect()
     assert "hidden" not in str(refused.value)
+
+
+def test_a_topic_with_a_comma_or_blanks_is_that_topic(spark, named, tmp_path):
+    counts = {"a": 1, "b": 2, "a,b": 4, "ord": 1, "ord ": 2, " lead": 3, "x.y*": 5}
+    for topic, count in counts.items():
+        filled(tmp_path / "store", **{topic: count})
+    mq = named(path=tmp_path / "store")
+    for topic, count in counts.items():
+        assert rows(spark, f"SELECT topic, count(*) FROM {mq}.`{topic}` GROUP BY 1") == [(topic, count)]
+        assert rows(spark, f"SELECT sum(messages) FROM {mq}.`{topic}`.queues") == [(count,)]

@@ -14,6 +14,7 @@ OTHER_MESSAGE = "another message of the schema"
 NO_CHANGE = "not a change of a row"
 NO_KEY = "null in the upsert key"
 LEFT_OUT = "a value that Debezium left out"
+EMPTIES = "a statement that may delete rows"
 
 
 class BadBody(ValueError):

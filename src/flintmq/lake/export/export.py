@@ -25,7 +25,7 @@ from flintmq.lake.files.task_folders import TaskFolders
 from flintmq.lake.read.options import ReadOptions
 from flintmq.lake.read.scan import ScanPlan, scan_range
 from flintmq.lake.read.splits import LogRange
-from flintmq.lake.shape.changes import DDL, TOMBSTONES, ChangeForm
+from flintmq.lake.shape.changes import COPIES, DDL, TOMBSTONES, ChangeForm
 from flintmq.lake.shape.columns import ExportColumns
 from flintmq.lake.shape.dead_letters import DeadLetters, DeadLetterWriter
 from flintmq.lake.shape.parquet import PARTITIONS
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from flintmq.lake.stream.members import StoresStream
     from flintmq.lake.stream.plan import StreamTask
 
-REPEATED = (VANISHED, LOST, DDL, TOMBSTONES)  # notes of a task that the answer repeats
+REPEATED = (VANISHED, LOST, DDL, TOMBSTONES, COPIES)  # notes of a task that the answer repeats
 ABSENT = "missing_exports"  # code of the note on directories of earlier exports that are gone
 TEXTS_KEPT = 3  # sentences of notes, of each code
 UNCHECKED = "unchecked"  # code of the note on a progress that does not show whether the log is its own

@@ -89,13 +89,13 @@ def merge(target: Table, last: Manifest | None, new: Manifest, parts: Parts, fil
     state, latest = _read(form, _State.of(form, last), new, parts, target)
     # Deletions of earlier exports have no source; what they deleted is not in the table.
     changes = latest.filter(pc.is_valid(latest[SOURCE]))
-    schema, old = form.schema(), list[str]()
+    schema, old = _columns(form, target), list[str]()
     with target.tasks.attempt("rows") as attempt:
         size = files.target_bytes or FILE_BYTES
         with PartitionedWriter(
             attempt.folder, schema, files.compression, size, (), durable=not attempt.remote
         ) as writer:
-            changes = _write_anew(form, target, writer, changes, old)
+            changes = _write_anew(form, target, schema, writer, changes, old)
             _write(writer, fitted(changes.filter(pc.invert(changes[DELETED])), schema))
             writer.close()
         made = [part._replace(path=attempt.keep(part.path)) for part in parts_of(writer, "rows")]
@@ -104,14 +104,25 @@ def merge(target: Table, last: Manifest | None, new: Manifest, parts: Parts, fil
     return Merged(made, frozenset(old), state.kept(form))
 
 
+def _columns(form: ChangeForm, target: Table) -> pa.Schema:
+    """Return the columns of rows: those of the export, and those that others added, which rows that stay keep."""
+    schema, there = form.schema(), target.columns()
+    gone = [] if there is None else [name for name in schema.names if name not in there.names]
+    if gone:
+        raise UsageError(
+            f"{target.where}: the table has no column {short(gone[0])}, which this export writes; somebody dropped or "
+            "renamed it: name it so again, or export into an empty directory"
+        )
+    return pa.schema([*schema, *(field for field in there or () if field.name not in schema.names)])
+
+
 def _write_anew(
-    form: ChangeForm, target: Table, writer: PartitionedWriter, changes: pa.Table, old: list[str]
+    form: ChangeForm, target: Table, schema: pa.Schema, writer: PartitionedWriter, changes: pa.Table, old: list[str]
 ) -> pa.Table:
     """Write the rows that stay of each file with keys of the changes, and add its path to `old`.
 
     Returns the changes that are not late.
     """
-    schema = form.schema()
     places = pa.schema([schema.field(name) for name in (*form.key, *form.order)])
     for path, read in target.data().items():
         stale, changes = _compared(form, fitted(read(places.names), places), changes)

@@ -10,6 +10,8 @@ turn the order of a queue.
 
 from __future__ import annotations
 
+import base64
+import datetime
 import json
 import re
 from collections import Counter
@@ -24,14 +26,23 @@ from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.config.text import short
 from flintmq.errors import UsageError
 from flintmq.lake.bodies import json_body
-from flintmq.lake.bodies.failure import LEFT_OUT, NO_CHANGE, NO_KEY, NOT_COMPRESSED, NOT_OF_SCHEMA, BadBody
+from flintmq.lake.bodies.failure import EMPTIES, LEFT_OUT, NO_CHANGE, NO_KEY, NOT_COMPRESSED, NOT_OF_SCHEMA, BadBody
 from flintmq.lake.bodies.form import BodyForm, column, reader
+from flintmq.store.layout.config_reader import OF_EVERY_BROKER
 
 OWN = "flintmq_"  # begins the columns that are not the database's
 TIME, OFFSET, BROKER = "flintmq_store_timestamp", "flintmq_physical_offset", "flintmq_broker"
 QUEUE_OFFSET, DELETED, SOURCE = "flintmq_queue_offset", "flintmq_deleted", "flintmq_source"
-DDL, TOMBSTONES = "ddl-skipped", "tombstones-skipped"  # codes of notes: messages that change no row
-_UNAVAILABLE = "__debezium_unavailable_value"  # in place of a large value that did not change
+# Codes of notes: messages that change no row.
+DDL, TOMBSTONES, COPIES = "ddl-skipped", "tombstones-skipped", "copies-skipped"
+# Topics with messages once more, or not yet: to retry, given up, delayed, half of a transaction. A change that comes
+# again there would pass for a later one than those after it.
+_OF_COPIES = (*OF_EVERY_BROKER, "%DLQ%", "TRANS_CHECK_MAX_TIME_TOPIC")
+_UNAVAILABLE = b"__debezium_unavailable_value"  # in place of a large value that did not change
+_LEFT_OUT = {_UNAVAILABLE.decode(), base64.b64encode(_UNAVAILABLE).decode()}  # of text, and of bytes in JSON
+# Of Canal's statements that change the schema those that may take rows away as well.
+_EMPTYING = re.compile(r"\b(drop|truncate|exchange|discard|reorganize|coalesce)\s+partition", re.IGNORECASE)
+_EMPTYING_TYPES = ("TRUNCATE", "ERASE", "RENAME")
 _KEY_KINDS = (pa.types.is_integer, pa.types.is_string, pa.types.is_boolean, pa.types.is_date32, pa.types.is_timestamp)
 
 
@@ -97,10 +108,8 @@ class ChangeForm:
             raise UsageError(f"body schema: {own[:60]!r}: columns that begin with {OWN} are the export's; rename it")
         if when in ("debezium", "canal") and body.name != "json":
             raise UsageError(f"--delete-when {when} is for --body json; give the schema of the database's rows")
-        if when not in (None, "debezium", "canal") and when.partition("=")[0] not in types:
-            raise UsageError(
-                f"--delete-when {when[:60]!r} is not debezium, canal, or COLUMN=VALUE with a column of the bodies"
-            )
+        if when not in (None, "debezium", "canal"):
+            _check_value(when, types)
         return cls(tuple(key), when, body, many)
 
     def choice(self) -> dict[str, Any]:
@@ -127,11 +136,16 @@ class ChangeForm:
         `packed`: rows whose bodies do not decompress.
         """
         read, topics = _reader(self), batch.column("topic").to_pylist()
+        named = {topic: f"topic {short(topic)}" for topic in set(topics)}
         bodies: list[Any] = batch.column("body").to_pylist()
         bad: dict[int, str] = dict.fromkeys(packed, NOT_COMPRESSED)
         found: list[tuple[int, str, Change]] = []
         skipped: Counter[str] = Counter()
         for number, body in enumerate(bodies):
+            if topics[number].startswith(_OF_COPIES):
+                skipped[COPIES] += 1
+                bad.pop(number, None)
+                continue
             if number in bad:
                 continue
             try:
@@ -141,7 +155,8 @@ class ChangeForm:
             except _SkippedError as note:
                 skipped[note.args[0]] += 1
             else:
-                found += [(number, source or f"topic {short(topics[number])}", change) for change in changes]
+                topic = named[topics[number]]
+                found += [(number, f"{source} in {topic}" if source else topic, change) for change in changes]
         misfits: list[tuple[int, str]] = []
         rows = column([change.row for _, _, change in found], self.body.type, misfits).values
         bad.update((found[place][0], reason) for place, reason in misfits)
@@ -209,13 +224,13 @@ def _debezium(form: ChangeForm) -> Callable[[bytes], Read]:
         if type(event) is not dict or event.get("op") not in ("c", "u", "d", "r"):
             raise BadBody(NO_CHANGE)
         before, source = event.get("before"), event.get("source")
-        place = [source.get(name) for name in ("db", "schema", "table")] if type(source) is dict else []
+        place = [source.get(name) for name in ("name", "db", "schema", "table")] if type(source) is dict else []
         found = []
         if event["op"] == "d" or before is not None:
             found.append(Change(True, old_of(before)))
         if event["op"] != "d":
             row = row_of(event.get("after"))
-            if _UNAVAILABLE in row.values():
+            if _leaves_out(row):
                 raise BadBody(LEFT_OUT)
             found = [change for change in found if _key(form, change.row) != _key(form, row)] + [Change(False, row)]
         return _table(place), found
@@ -235,7 +250,9 @@ def _canal(form: ChangeForm) -> Callable[[bytes], Read]:
 
     def changes(body: bytes) -> Read:
         event = json_body.parsed(body)
-        if type(event) is dict and event.get("isDdl") is True and event.get("type") != "TRUNCATE":
+        if type(event) is dict and event.get("isDdl") is True:
+            if event.get("type") in _EMPTYING_TYPES or _EMPTYING.search(str(event.get("sql"))):
+                raise BadBody(EMPTIES)
             raise _SkippedError(DDL)
         kind, rows, olds = (event.get(name) for name in ("type", "data", "old")) if type(event) is dict else (None,) * 3
         if kind not in ("INSERT", "UPDATE", "DELETE") or type(rows) is not list:
@@ -283,6 +300,40 @@ def _table(place: Sequence[Any]) -> str:
     return f"table {short(name)}" if name else ""
 
 
+def _leaves_out(value: Any) -> bool:
+    """Return whether Debezium left out a value, or one within it."""
+    if type(value) is dict:
+        return any(map(_leaves_out, value.values()))
+    return any(map(_leaves_out, value)) if type(value) in (list, tuple) else type(value) is str and value in _LEFT_OUT
+
+
+def _check_value(when: str, types: Mapping[str, pa.DataType]) -> None:
+    """Refuse a COLUMN=VALUE that no row could have."""
+    name, given, value = when.partition("=")
+    if not given or name not in types:
+        raise UsageError(
+            f"--delete-when {when[:60]!r} is not debezium, canal, or COLUMN=VALUE with a column of the bodies"
+        )
+    kind, example = types[name], ""
+    if pa.types.is_boolean(kind):
+        example = "" if value in ("true", "false") else "true or false"
+    elif pa.types.is_integer(kind):
+        example = "" if re.fullmatch(r"0|-?[1-9][0-9]*", value, re.ASCII) else "a whole number such as 1"
+    elif pa.types.is_date32(kind):
+        example = "" if _is_date(value) else "a date such as 2024-01-31"
+    elif not pa.types.is_string(kind):
+        example = "a column of whole numbers, text, booleans or dates"
+    if example:
+        raise UsageError(f"--delete-when {when[:60]!r}: no {str(kind)[:40]} has this text; give {example}")
+
+
+def _is_date(text: str) -> bool:
+    try:
+        return str(datetime.date.fromisoformat(text)) == text
+    except ValueError:
+        return False
+
+
 def _text(value: Any) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -296,7 +347,7 @@ def _of_text(value: Any, kind: pa.DataType) -> Any:
     try:
         if pa.types.is_integer(kind) and re.fullmatch(r"[+-]?\d+", value, re.ASCII):
             return int(value)
-        if pa.types.is_floating(kind):
+        if pa.types.is_floating(kind) and re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", value, re.ASCII):
             return float(value)
         if pa.types.is_boolean(kind):
             return {"1": True, "0": False, "true": True, "false": False}[value]

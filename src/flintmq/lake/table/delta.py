@@ -191,6 +191,12 @@ class DeltaTarget(TransactionalTarget["DeltaTable"]):
         files = {} if table is None else dict(zip(_places_in(table), self._files(table), strict=True))
         return {place: partial(self._columns, path) for place, path in files.items()}
 
+    def columns(self) -> pa.Schema | None:
+        import pyarrow as pa
+
+        table = self._table()
+        return None if table is None else pa.schema(table.schema().to_arrow())
+
     def _columns(self, path: str, names: list[str]) -> pa.Table:
         import pyarrow.parquet as pq
 

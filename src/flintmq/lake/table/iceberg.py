@@ -156,6 +156,12 @@ class IcebergTarget(TransactionalTarget["Table"]):
             return {}
         return {task.file.file_path: partial(self._columns, table, task) for task in table.scan().plan_files()}
 
+    def columns(self) -> pa.Schema | None:
+        import pyarrow as pa
+
+        table = self._table()
+        return None if table is None else pa.schema(self._fields(table))
+
     def _columns(self, table: Table, task: Any, names: list[str]) -> pa.Table:
         from pyiceberg.expressions import AlwaysTrue
         from pyiceberg.io.pyarrow import ArrowScan

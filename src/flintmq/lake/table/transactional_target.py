@@ -119,6 +119,10 @@ class TransactionalTarget(Target, Generic[T]):
         """Return the files of the table as it is now, each with a function that reads columns of it."""
 
     @abstractmethod
+    def columns(self) -> pa.Schema | None:
+        """Return the columns of the table as it is now; None if there is none."""
+
+    @abstractmethod
     def _conflict(self) -> type[Exception]:
         """Return the error of `_add` where somebody else committed since the table was loaded."""
 

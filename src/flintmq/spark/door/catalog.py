@@ -13,6 +13,7 @@ next query.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -89,7 +90,7 @@ class Catalog:
             return {}
         if not self._has(store, topic):
             return {}
-        options = {**common, "path": self.stores[store], "subscribe": topic, **own}
+        options = {**common, "path": self.stores[store], **_only(topic), **own}
         if until is not None:
             options["endingTimestamp"] = str(until // 1000 + 1)  # messages of that millisecond are there
         properties = {"provider": "flintmq", "location": self.stores[store], "comment": comment}
@@ -123,3 +124,10 @@ class Catalog:
 
     def _options(self, namespace: Namespace) -> ReadOptions:
         return ReadOptions.parse({**self.common, "path": self.stores[namespace]})
+
+
+def _only(topic: str) -> dict[str, str]:
+    """Return the option that selects one topic: `subscribe` has commas between topics, and blanks around them."""
+    if topic == topic.strip() and "," not in topic:
+        return {"subscribe": topic}
+    return {"subscribePattern": "".join("[ ]" if sign == " " else re.escape(sign) for sign in topic)}
