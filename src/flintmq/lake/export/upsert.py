@@ -105,7 +105,7 @@ def merge(target: Table, last: Manifest | None, new: Manifest, parts: Parts, fil
 
 
 def _columns(form: ChangeForm, target: Table) -> pa.Schema:
-    """Return the columns of rows: those of the export, and those that others added, which rows that stay keep."""
+    """Return the columns of the export, and those that others added: rows that stay keep these."""
     schema, there = form.schema(), target.columns()
     gone = [] if there is None else [name for name in schema.names if name not in there.names]
     if gone:

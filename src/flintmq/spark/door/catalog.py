@@ -127,7 +127,10 @@ class Catalog:
 
 
 def _only(topic: str) -> dict[str, str]:
-    """Return the option that selects one topic: `subscribe` has commas between topics, and blanks around them."""
+    """Return the option that selects one topic.
+
+    `subscribe` has commas between topics, and takes blanks around them away.
+    """
     if topic == topic.strip() and "," not in topic:
         return {"subscribe": topic}
     return {"subscribePattern": "".join("[ ]" if sign == " " else re.escape(sign) for sign in topic)}
