@@ -135,7 +135,8 @@ class ChangeForm:
 
         `packed`: rows whose bodies do not decompress.
         """
-        read, topics = _reader(self), batch.column("topic").to_pylist()
+        read = _reader(self)
+        topics: list[Any] = batch.column("topic").to_pylist()
         named = {topic: f"topic {short(topic)}" for topic in set(topics)}
         bodies: list[Any] = batch.column("body").to_pylist()
         bad: dict[int, str] = dict.fromkeys(packed, NOT_COMPRESSED)

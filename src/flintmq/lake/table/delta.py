@@ -195,7 +195,8 @@ class DeltaTarget(TransactionalTarget["DeltaTable"]):
         import pyarrow as pa
 
         table = self._table()
-        return None if table is None else pa.schema(table.schema().to_arrow())
+        schema: Any = None if table is None else table.schema().to_arrow()  # has PyCapsules
+        return None if schema is None else pa.schema(schema)
 
     def _columns(self, path: str, names: list[str]) -> pa.Table:
         import pyarrow.parquet as pq
