@@ -253,6 +253,13 @@ def slowly(batches: Iterator[Any]) -> Iterator[Any]:
         yield batch
 
 
+def test_the_progress_of_a_stream_names_its_store(spark, store, tmp_path):
+    writing = spark.readStream.format("flintmq").load(store).writeStream.format("noop").trigger(availableNow=True)
+    query = writing.option("checkpointLocation", str(tmp_path)).start()
+    query.awaitTermination(60)
+    assert str(store) in query.lastProgress["sources"][0]["description"]
+
+
 def test_a_stream_that_is_refused_ends_its_process(spark, store, tmp_path):
     frame = spark.readStream.format("flintmq").option("maxIndexNum", 3000).load(store)
     query = frame.writeStream.format("noop").trigger(availableNow=True)

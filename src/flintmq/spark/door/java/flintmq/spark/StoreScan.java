@@ -123,7 +123,7 @@ final class StoreScan
     @Override
     public MicroBatchStream toMicroBatchStream(String checkpointLocation) {
         streams = true;
-        return new StoreStream(options, schema);
+        return new StoreStream(table.name(), options, schema);
     }
 
     @Override

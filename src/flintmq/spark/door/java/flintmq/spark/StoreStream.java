@@ -23,14 +23,22 @@ import org.apache.spark.sql.types.StructType;
  * <p>Thread: one at a time.
  */
 final class StoreStream implements MicroBatchStream, SupportsAdmissionControl, SupportsTriggerAvailableNow, ReportsSourceMetrics {
+    private final String name;
     private final Map<String, String> options;
     private final StructType schema;
     private boolean now; // the query ends with what was there when it began
     private Line line; // opened by the first call of a batch
 
-    StoreStream(Map<String, String> options, StructType schema) {
+    StoreStream(String name, Map<String, String> options, StructType schema) {
+        this.name = name;
         this.options = options;
         this.schema = schema;
+    }
+
+    /** What the progress of a query calls this source. */
+    @Override
+    public String toString() {
+        return name;
     }
 
     /** A place in the stores, in the words of the Python source: a checkpoint of either is continued by the other. */
