@@ -70,6 +70,7 @@ REFERENCE: dict[str, tuple[str, list[str]]] = {
         "Spark",
         [
             "flintmq.spark.session",
+            "flintmq.spark.door.JAR",
             "flintmq.spark.jobs.export.job.export",
             "flintmq.spark.jobs.replay.job.replay",
             "flintmq.spark.jobs.dispatch.job.dispatch",

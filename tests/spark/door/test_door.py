@@ -13,12 +13,11 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark import SparkContext, inheritable_thread_target
+from pyspark import SparkContext
 
 import flintmq
 from flintmq import Message
@@ -217,47 +216,6 @@ def test_what_is_limited_ends_its_processes(spark, store):
     frame = spark.read.format("flintmq").load(store)
     assert len(frame.limit(3).collect()) == 3
     assert_none_is_left()
-
-
-def test_a_cancelled_query_ends_its_processes(spark, tmp_path):
-    put_messages(tmp_path, [Message("Orders", b"x" * 20_000)] * 2000)  # more than waits in a socket
-    frame = spark.read.format("flintmq").load(str(tmp_path)).select("body").mapInArrow(slowly, "body binary")
-
-    def count() -> None:
-        spark.sparkContext.setJobGroup("cancelled", "")
-        frame.count()
-
-    with ThreadPoolExecutor(1) as pool:
-        query = pool.submit(inheritable_thread_target(spark)(count))
-        deadline = time.monotonic() + 30
-        while not (runs(spark, "cancelled") and serving()[1:]) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        reading = serving()[1:]
-        spark.sparkContext.cancelJobGroup("cancelled")
-        with pytest.raises(Exception, match="cancelled"):
-            query.result(60)
-    assert reading, "it was cancelled while it read"
-    assert_none_is_left()
-
-
-def runs(spark: Any, group: str) -> bool:
-    """Whether a task of these jobs runs."""
-    jobs = spark.sparkContext.statusTracker()
-    stages = [stage for job in jobs.getJobIdsForGroup(group) for stage in jobs.getJobInfo(job).stageIds]
-    return any(found.numActiveTasks for stage in stages if (found := jobs.getStageInfo(stage)))
-
-
-def slowly(batches: Iterator[Any]) -> Iterator[Any]:
-    for batch in batches:
-        time.sleep(1)
-        yield batch
-
-
-def test_the_progress_of_a_stream_names_its_store(spark, store, tmp_path):
-    writing = spark.readStream.format("flintmq").load(store).writeStream.format("noop").trigger(availableNow=True)
-    query = writing.option("checkpointLocation", str(tmp_path)).start()
-    query.awaitTermination(60)
-    assert str(store) in query.lastProgress["sources"][0]["description"]
 
 
 def test_a_stream_that_is_refused_ends_its_process(spark, store, tmp_path):
