@@ -194,11 +194,12 @@ def test_a_catalog_without_a_store_says_how_to_give_one(spark, named):
         spark.sql(f"SHOW TABLES IN {mq}").collect()
 
 
-def test_a_catalog_with_a_password_is_refused(spark, named, tmp_path):
+@pytest.mark.parametrize("user", ["user:hidden", ":hidden"])
+def test_a_catalog_with_a_password_is_refused(spark, named, tmp_path, user):
     """Spark writes its settings into the event log."""
     from pyspark.errors import PySparkException
 
-    mq = named(path=filled(tmp_path / "store", Orders=1), schemaregistry="https://user:hidden@registry")
+    mq = named(path=filled(tmp_path / "store", Orders=1), schemaregistry=f"https://{user}@registry")
     with pytest.raises(PySparkException, match=r"schemaRegistry has a password.*~/\.netrc") as refused:
         spark.sql(f"SELECT * FROM {mq}.Orders").collect()
     assert "hidden" not in str(refused.value)

@@ -122,5 +122,7 @@ class SchemaRegistry:
         except FileNotFoundError:
             return None
         except (OSError, UnicodeDecodeError, netrc.NetrcParseError) as error:
-            raise StoreAccessError(f"{path}: {error}; it is read for a password of {self.name}") from error
+            raise StoreAccessError(
+                f"{path}: {error}; it is read for a password of {self.name}; mend it, or name another file in NETRC"
+            ) from error
         return f"{found[0]}:{found[2]}" if found else None

@@ -55,7 +55,7 @@ class Catalog:
         self.common = {  # options of each read
             name: value for name, value in options.items() if name not in OWN and not name.startswith(STORES)
         }
-        if any(name.lower() == "schemaregistry" and urlsplit(given).username for name, given in options.items()):
+        if any(name.lower() == "schemaregistry" and "@" in urlsplit(given).netloc for name, given in options.items()):
             raise UsageError(
                 "schemaRegistry has a password, and Spark writes settings into its event log; name the host with it in "
                 "~/.netrc of each machine instead"
