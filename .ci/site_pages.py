@@ -43,6 +43,7 @@ REFERENCE: dict[str, tuple[str, list[str]]] = {
             "flintmq.Outcome",
             "flintmq.GetResult",
             "flintmq.GetBatchResult",
+            "flintmq.RawResult",
             "flintmq.GetMessageStatus",
             "flintmq.Consumer",
             "flintmq.StoreConfig",

@@ -64,6 +64,7 @@ if _typing.TYPE_CHECKING:
         PutMessageStatus,
         PutResult,
         PutRule,
+        RawResult,
         StoredMessage,
     )
     from flintmq.metrics.engine import engine_metrics
@@ -78,7 +79,7 @@ __all__ = [
     "DivergedError", "FlintError", "FormatError", "GetBatchResult", "GetMessageStatus", "GetResult",
     "JavaNotFoundError", "LogNote", "LostLogError", "Message", "MessageNotFoundError", "MessageStore", "Messages",
     "MissingExtraError", "NotAStoreError", "OffsetGoneError", "Outcome", "PutFailedError", "PutMessageStatus",
-    "PutResult", "PutRule", "PutUnknownError", "QueueInfo", "ReplicationError", "Report", "SCHEMA",
+    "PutResult", "PutRule", "PutUnknownError", "QueueInfo", "RawResult", "ReplicationError", "Report", "SCHEMA",
     "StoreAccessError", "StoreConfig", "StoreError", "StoreLockedError", "StoreView", "StoredMessage",
     "UnfinishedError", "UnknownTopicError", "UnsupportedFormatError", "UsageError", "VIEW_SCHEMA", "__version__",
     "compare", "compare_table", "copy_some", "copy_whole", "dataset", "engine_metrics", "export", "export_stream",
@@ -90,7 +91,7 @@ _LAZY = {
     for home, names in {
         "flintmq.config.keys": "StoreConfig",
         "flintmq.message": "COLUMNS ColumnsResult GetBatchResult GetMessageStatus GetResult Message Messages Outcome "
-        "PutMessageStatus PutResult PutRule StoredMessage",
+        "PutMessageStatus PutResult PutRule RawResult StoredMessage",
         "flintmq.store.consumer.consumer": "Consumer",
         "flintmq.store.message_store": "MessageStore",
         "flintmq.store.view": "QueueInfo StoreView open_store",

@@ -17,7 +17,7 @@ from datetime import datetime
 from enum import Enum
 from functools import lru_cache
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 from flintmq.format import message_id, properties, record
 from flintmq.format.record_view import SIZE
@@ -524,6 +524,25 @@ class GetResult(Tabular):
 
     def _each_message(self) -> list[StoredMessage]:
         return self.messages
+
+
+class RawResult(NamedTuple):
+    """The result of a get_raw.
+
+    Attributes:
+        status: RocketMQ's status, as in `GetResult`.
+        data: the records found, end to end, in queue order.
+        count: number of records.
+        next_begin_offset: offset for the next get.
+        min_offset, max_offset: bounds of the queue, the latter after its last message.
+    """
+
+    status: GetMessageStatus
+    data: bytes
+    count: int  # type: ignore[assignment]  # of a tuple it is a method, which nobody needs here
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
 
 
 @dataclass(frozen=True, slots=True)

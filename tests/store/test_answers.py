@@ -44,11 +44,13 @@ def test_without_pyarrow_one_error_says_what_to_do(tmp_path: Path, monkeypatch: 
         store.get_batch("T", 0, 0)
 
 
-def test_a_queue_as_arrow_needs_an_open_store_with_queues(tmp_path: Path):
+@pytest.mark.parametrize("method", ["get_batch", "get_raw", "bounds"])
+def test_queues_need_an_open_store_that_has_them(tmp_path: Path, method: str):
+    asked = ("T", 0) if method == "bounds" else ("T", 0, 0)
     with (
         open_small(tmp_path, dispatch="external") as store,
-        pytest.raises(UsageError, match="get_batch needs queues"),
+        pytest.raises(UsageError, match=f"{method} needs queues"),
     ):
-        store.get_batch("T", 0, 0)
+        getattr(store, method)(*asked)
     with pytest.raises(UsageError, match="is closed"):
-        store.get_batch("T", 0, 0)
+        getattr(store, method)(*asked)

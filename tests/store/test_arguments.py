@@ -18,6 +18,8 @@ from tests.support.engine import open_small
 GOOD: dict[str, dict[str, Any]] = {
     "get": {"topic": "T", "queue_id": 0, "offset": 0, "max_messages": 1, "wait_ms": 0, "tags": "t"},
     "get_batch": {"topic": "T", "queue_id": 0, "offset": 0, "max_messages": 1, "max_bytes": 100, "wait_ms": 0},
+    "get_raw": {"topic": "T", "queue_id": 0, "offset": 0, "max_messages": 1, "tags": "t", "max_bytes": 100},
+    "bounds": {"topic": "T", "queue_id": 0},
     "query": {"topic": "T", "key": "k", "begin": 0, "end": 1},
     "offset_at_time": {"topic": "T", "queue_id": 0, "ms": 5, "boundary": "lower"},
     "consumer": {"group": "g", "topic": "T", "tags": "t", "start": "earliest", "idle_ms": 1},
@@ -31,6 +33,8 @@ GOOD: dict[str, dict[str, Any]] = {
     "consumer.committed": {"queue_id": 0},
     "view.queues": {"topic": "T"},
     "view.get": {"topic": "T", "queue_id": 0, "offset": 0},
+    "view.get_raw": {"topic": "T", "queue_id": 0, "offset": 0, "max_messages": 1, "tags": "t", "max_bytes": 100},
+    "view.bounds": {"topic": "T", "queue_id": 0},
     "view.read": {"topic": "T", "queue_id": 0, "offset": 0, "count": 1},
     "view.get_at": {"physical_offset": 0},
     "view.get_by_offset_msg_id": {"offset_msg_id": "7F00000100002A9F0000000000000000"},

@@ -61,6 +61,8 @@ METHODS: dict[str, Call] = {  # every public method that does something
     "get": lambda s, c: s.get("A", 0, 0),
     "get, waiting": lambda s, c: s.get("none", 0, 0, wait_ms=1),
     "get_batch": lambda s, c: s.get_batch("A", 0, 0),
+    "get_raw": lambda s, c: s.get_raw("A", 0, 0),
+    "bounds": lambda s, c: s.bounds("A", 0),
     "query": lambda s, c: s.query("A", "k"),
     "offset_at_time": lambda s, c: s.offset_at_time("A", 0, 0),
     "stats": lambda s, c: s.stats(),

@@ -24,7 +24,16 @@ from flintmq.config.text import check_seconds
 from flintmq.errors import MissingExtraError, NotAStoreError, StoreError, UsageError
 from flintmq.format.index import checked_peer
 from flintmq.kernels.write.fast_append import Putter
-from flintmq.message import ColumnsResult, GetBatchResult, GetResult, Message, Messages, PutResult, StoredMessage
+from flintmq.message import (
+    ColumnsResult,
+    GetBatchResult,
+    GetResult,
+    Message,
+    Messages,
+    PutResult,
+    RawResult,
+    StoredMessage,
+)
 from flintmq.storage.files.filesystem import REAL, Effects
 from flintmq.storage.files.store_url import local_only
 from flintmq.storage.threads.mutex import Lock
@@ -361,6 +370,55 @@ class MessageStore(Putter):
         result = self._parts.reader.get_slowly(topic, queue_id, offset, max_messages, tags, wait_ms)
         self._parts.counters.got(len(result.messages))
         return result
+
+    def get_raw(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_messages: int = 32,
+        *,
+        tags: str | None = None,
+        max_bytes: int = 256 << 10,
+    ) -> RawResult:
+        """Return the records of a queue from an offset on, end to end.
+
+        Statuses and offsets are those of `get`, and so are its limits: those of RocketMQ's transfers hold, too.
+
+        Args:
+            topic, queue_id, offset: from where.
+            max_messages: at most so many; 0 and less mean 1.
+            tags: only messages with one of these tags (`a || b`); hash collisions pass, as in RocketMQ.
+            max_bytes: at most so many, of whole records; the first one is always returned.
+
+        Raises:
+            TypeError: an argument of another type.
+            UsageError: the store is closed, or its dispatch is left to another process.
+
+        Thread: any.
+        """
+        self._check_dispatched("get_raw")
+        arguments.texts(topic=topic)
+        queue_id, offset, max_messages, max_bytes = arguments.numbers(
+            queue_id=queue_id, offset=offset, max_messages=max_messages, max_bytes=max_bytes
+        )
+        arguments.given_text("tags", tags)
+        found = self._parts.reader.get_raw(topic, queue_id, offset, max_messages, tags, max_bytes)
+        self._parts.counters.got(found.count)
+        return found
+
+    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Return min and max offset of a queue, the latter after its last message; else (0, 0).
+
+        Raises:
+            TypeError: an argument of another type.
+            UsageError: the store is closed, or its dispatch is left to another process.
+
+        Thread: any.
+        """
+        self._check_dispatched("bounds")
+        arguments.texts(topic=topic)
+        return self._parts.reader.bounds(topic, arguments.number("queue_id", queue_id))
 
     def get_batch(
         self,

@@ -20,7 +20,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.config.text import check_choice, short
 from flintmq.errors import CorruptStoreError, FormatError, MessageNotFoundError, StoreError, UsageError
 from flintmq.format.message_id import parse_offset_msg_id
-from flintmq.message import Messages, StoredMessage, stored_message
+from flintmq.message import Messages, RawResult, StoredMessage, stored_message
 from flintmq.storage.files.filesystem import REAL, Effects
 from flintmq.storage.files.store_url import effects_for
 from flintmq.storage.threads.stop_event import StopEvent
@@ -34,9 +34,11 @@ from flintmq.store.commitlog.walk import ACCESS, DELETED, LogWalk
 from flintmq.store.layout.config_reader import BrokerConfig
 from flintmq.store.layout.given_sizes import open_root
 from flintmq.store.layout.queue_name import QueueName
+from flintmq.store.read.answer import Pull, raw_result
 from flintmq.store.read.batch import LogMaps, QueueBatch, read_batch
 from flintmq.store.read.key_query import KeyQuery
 from flintmq.store.read.queue_lookup import QueueLookup, lacking_text
+from flintmq.store.read.view_queue import ViewQueue
 from flintmq.tabular import Tabular
 
 if TYPE_CHECKING:
@@ -216,6 +218,15 @@ class StoreView(Tabular):
         types = {name: now.type_of(name) for name in {name.topic for name in found}}
         return [QueueInfo(*name, *now.bounds(name)[:2], types[name.topic]) for name in found]
 
+    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Return min and max offset of a queue, the latter after its last message; else (0, 0).
+
+        Raises:
+            TypeError: an argument of another type.
+        """
+        arguments.texts(topic=topic)
+        return self._now.bounds(QueueName(topic, arguments.number("queue_id", queue_id)))[:2]
+
     # -- one message ------------------------------------------------------------------------------------------------
 
     def get(self, topic: str, queue_id: int, offset: int) -> StoredMessage:
@@ -282,6 +293,38 @@ class StoreView(Tabular):
         if count < 0:
             raise UsageError(f"count {count} is negative")
         return read_batch(self._now, QueueName(topic, queue_id), offset, count, self._maps, report)
+
+    def get_raw(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_messages: int = 32,
+        *,
+        tags: str | None = None,
+        max_bytes: int = 256 << 10,
+    ) -> RawResult:
+        """Return the records of a queue from an offset on, end to end.
+
+        It answers as `MessageStore.get_raw` does, with RocketMQ's statuses. Messages without a unit, because they are
+        not dispatched or their unit is lost, are found in the log: slowly, and up to 64 in one answer.
+
+        Args:
+            topic, queue_id, offset: from where.
+            max_messages: at most so many; 0 and less mean 1.
+            tags: only messages with one of these tags (`a || b`); hash collisions pass, as in RocketMQ.
+            max_bytes: at most so many, of whole records; the first one is always returned.
+
+        Raises:
+            TypeError: an argument of another type.
+        """
+        arguments.texts(topic=topic)
+        queue_id, offset, max_messages, max_bytes = arguments.numbers(
+            queue_id=queue_id, offset=offset, max_messages=max_messages, max_bytes=max_bytes
+        )
+        arguments.given_text("tags", tags)
+        pull = Pull.of(self.config, max_messages, tags, max_bytes)
+        return raw_result(ViewQueue(self._now, QueueName(topic, queue_id)).get(offset, pull))
 
     def get_at(self, physical_offset: int) -> StoredMessage:
         """Return the message whose record begins at this log offset.

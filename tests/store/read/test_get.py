@@ -11,7 +11,7 @@ import pytest
 from flintmq.format.consume_queue import UNIT, Unit
 from flintmq.message import GetMessageStatus, Message
 from flintmq.store.message_store import MessageStore
-from flintmq.store.read.get import wanted_codes
+from flintmq.store.read.answer import wanted_codes
 from flintmq.testing.damage import flip
 from tests.support.engine import FILE_SIZE, message, open_small, put_dispatched, stored
 from tests.support.threads import beside

@@ -10,7 +10,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import FlintError, FormatError
 from flintmq.forensics.explain.file_kinds import COMPACTION_LOG, COMPACTION_QUEUE, FilePlace
 from flintmq.forensics.explain.lines import Remark
-from flintmq.format import consume_queue, consume_queue_ext, properties, record
+from flintmq.format import consume_queue, consume_queue_ext, record
 from flintmq.format.consume_queue_ext import ExtUnit
 from flintmq.format.index import PEER_540, key_hash, keys_of
 from flintmq.format.record_view import size_at
@@ -20,6 +20,7 @@ from flintmq.storage.files.filesystem import Effects
 from flintmq.store.commitlog.files import LogFile, LogFiles, largest_record
 from flintmq.store.commitlog.records import record_at
 from flintmq.store.consumequeue.reader import ExtQueue, plain_queue
+from flintmq.store.dispatch.queue_positions import tags_code_of
 from flintmq.store.layout import directories
 from flintmq.store.layout.queue_name import QueueName
 
@@ -124,10 +125,7 @@ class Around:
             return ""
 
     def tags_code(self, message: StoredMessage) -> int:
-        delay = message.properties.get(properties.DELAY)
-        return consume_queue.tags_code(
-            message.tags, message.topic, message.store_timestamp, delay, self.config.delay_ms
-        )
+        return tags_code_of(message, self.config.delay_ms)
 
 
 def describe(message: StoredMessage) -> str:

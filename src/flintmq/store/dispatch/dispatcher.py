@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from flintmq.config.keys import StoreConfig
-from flintmq.format import batch_queue, consume_queue, properties
+from flintmq.format import batch_queue, consume_queue
 from flintmq.format.consume_queue import UNIT_SIZE
 from flintmq.format.index import PEER_533, key_hash, keys_of
 from flintmq.format.record import INNER_BATCH, TRANSACTION_COMMIT, TRANSACTION_NONE
@@ -29,7 +29,7 @@ from flintmq.message import StoredMessage, stored_message
 from flintmq.storage.files.libc_memory import Kind, zeros_of
 from flintmq.store.commitlog.walk import Piece
 from flintmq.store.dispatch.handover import HandedRows
-from flintmq.store.dispatch.queue_positions import lmq_positions
+from flintmq.store.dispatch.queue_positions import lmq_positions, tags_code_of
 from flintmq.store.layout.queue_name import BATCH, PLAIN, Queue
 
 if TYPE_CHECKING:
@@ -347,13 +347,7 @@ class Dispatcher:
                 self.keys += 1
         if message.fields.transaction not in (TRANSACTION_NONE, TRANSACTION_COMMIT):
             return
-        code = consume_queue.tags_code(
-            message.tags,
-            message.topic,
-            message.store_timestamp,
-            message.properties.get(properties.DELAY),
-            self.rules.delay_ms,
-        )
+        code = tags_code_of(message, self.rules.delay_ms)
         topic = message.fields.topic
         if topic in self.rules.batch_topics:
             base, messages = batch_queue.messages_of(message.properties, message.queue_offset)

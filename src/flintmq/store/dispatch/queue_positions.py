@@ -8,10 +8,12 @@ CommitLog.checkMessageAndReturnSize.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from flintmq.format import properties
 from flintmq.format.batch_queue import messages_of
+from flintmq.format.consume_queue import tags_code
 from flintmq.format.record import INNER_BATCH, TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE
 from flintmq.format.record_view import PLACE, texts_at
 from flintmq.format.start_fields import allows_light, split_names
@@ -62,6 +64,12 @@ def is_at(data: bytes, topic: bytes, queue_id: int, offset: int) -> bool:
         os.fsencode(place.topic) == topic and place.queue_id == queue_id and place.offset == offset
         for place in places(stored_message(data, 0))
     )
+
+
+def tags_code_of(message: StoredMessage, delay_ms: Sequence[int]) -> int:
+    """Return the tags code of a record's units; `delay_ms` as for `consume_queue.tags_code`."""
+    delay = message.properties.get(properties.DELAY)
+    return tags_code(message.tags, message.topic, message.store_timestamp, delay, delay_ms)
 
 
 def lmq_positions(message: StoredMessage) -> list[QueuePosition]:

@@ -1,7 +1,6 @@
-"""Answers gets of a running store with RocketMQ's statuses.
+"""Answers gets of a running store.
 
-A unit is only a hint: a record is returned only if it has the queue and queue offset that were asked for. Upstream:
-DefaultMessageStore.getMessage.
+A unit is only a hint: a record is returned only if it has the queue and queue offset that were asked for.
 """
 
 from __future__ import annotations
@@ -11,61 +10,28 @@ import os
 import time
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass
 from operator import index
 
 from flintmq.config.keys import StoreConfig
-from flintmq.config.text import tag_names
 from flintmq.format.consume_queue import UNIT_SIZE, Unit
-from flintmq.format.consume_queue_ext import is_address
 from flintmq.format.record import BLANK_SIZE
 from flintmq.format.record_view import size_at
-from flintmq.format.text import java_encode, java_hash
+from flintmq.format.text import java_encode
 from flintmq.kernels.read import fetch, walk
 from flintmq.kernels.read.derive import unit as unit_bytes
 from flintmq.kernels.write.fast_append import own_lock
 from flintmq.kernels.write.fast_get import FastReader, forked
-from flintmq.message import GetMessageStatus, GetResult, StoredMessage
+from flintmq.message import GetMessageStatus, GetResult, RawResult, StoredMessage
 from flintmq.storage.memory.mapped_file_queue import MappedFileQueue
 from flintmq.store.consumequeue.live_queue import AnyQueue, RunningQueue
 from flintmq.store.consumequeue.live_queues import ConsumeQueues
-from flintmq.store.consumequeue.reader import ExtQueue
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX, lmq_positions
+from flintmq.store.read.answer import Answer, Limits, Pull, beside, raw_result, wanted_codes
 from flintmq.store.reentry import main_thread
 
 log = logging.getLogger("flintmq.store")
 
-Answer = tuple[GetMessageStatus, list[StoredMessage], int]  # status, messages, next offset
-RAM = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # bytes
-
 os.register_at_fork(after_in_child=forked)
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Limits of one answer after its first message.
-
-    `memory`, `disk`: (messages, bytes) if the last record is young enough to be in memory, and if it is not.
-    """
-
-    messages: int
-    memory: tuple[int, int]
-    disk: tuple[int, int]
-    young: int  # number of bytes before the log's end in which a record counts as in memory
-
-    @staticmethod
-    def of(config: StoreConfig, messages: int) -> Limits:
-        return Limits(
-            max(messages, 1),
-            (config.max_transfer_count_on_message_in_memory, config.max_transfer_bytes_on_message_in_memory),
-            (config.max_transfer_count_on_message_in_disk, config.max_transfer_bytes_on_message_in_disk),
-            RAM * config.access_message_in_memory_max_ratio // 100,
-        )
-
-    def reached(self, messages: int, size: int, unit: Unit, more: int, log_end: int) -> bool:
-        """Return whether `messages` of `size` bytes are enough, before the `more` ones of this unit."""
-        count, bytes_ = self.memory if log_end - unit.physical_offset <= self.young else self.disk
-        return messages > 0 and (messages + more > min(self.messages, count) or size + unit.size > bytes_)
 
 
 class LiveReader:
@@ -96,16 +62,24 @@ class LiveReader:
         return self.get_slowly(topic, queue_id, offset, max_messages, tags, wait_ms) if found is None else found
 
     def get_slowly(
-        self, topic: str, queue_id: int, offset: int, max_messages: int, tags: str | None, wait_ms: int
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_messages: int,
+        tags: str | None,
+        wait_ms: int,
+        max_bytes: int | None = None,
     ) -> GetResult:
         """Read messages as `get` does, whatever the queue, its units and its records are like."""
         # Of numpy's numbers or an enum's text, what they stand for is looked up, answered and kept.
         topic, queue_id, offset = str.__str__(topic), index(queue_id), index(offset)
-        raw, codes = java_encode(topic), wanted_codes(tags)
+        raw, pull = java_encode(topic), Pull.of(self.config, max_messages, tags, max_bytes)
         self.know(topic, queue_id)
 
         def take(queue: AnyQueue) -> Answer:
-            return self._take(queue, raw, queue_id, offset, max_messages, codes)
+            end = self.files.last.end if self.files.last is not None else 0
+            return pull.taken(queue, offset, end, lambda unit, at: self.record(unit, raw, queue_id, at))
 
         return self.answer(raw, queue_id, offset, wait_ms, take)
 
@@ -134,46 +108,25 @@ class LiveReader:
 
     def _within(self, topic: bytes, queue_id: int, offset: int, take: Callable[[AnyQueue], Answer]) -> GetResult:
         queue = self.queues.find(topic, queue_id)
-        low, high = queue.bounds(self.files.min_offset) if queue is not None else (0, 0)
-        if queue is None or high == 0:
-            return GetResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, [], 0, low, high)
-        if offset < low:
-            return GetResult(GetMessageStatus.OFFSET_TOO_SMALL, [], low, low, high)
-        if offset == high:
-            return GetResult(GetMessageStatus.OFFSET_OVERFLOW_ONE, [], offset, low, high)
-        if offset > high:
-            return GetResult(GetMessageStatus.OFFSET_OVERFLOW_BADLY, [], high, low, high)
-        status, messages, following = take(queue)
-        return GetResult(status, messages, following, low, high)
+        bounds = (0, 0) if queue is None else queue.bounds(self.files.min_offset)
+        found = beside(bounds, offset)
+        if found is None:
+            assert queue is not None
+            found = GetResult(*take(queue), *bounds)
+        return found
 
-    def _take(
-        self, queue: AnyQueue, topic: bytes, queue_id: int, offset: int, most: int, codes: set[int] | None
-    ) -> Answer:
-        """Walk the units of one queue file, as upstream does."""
-        looked_at = most
-        if codes is not None:
-            looked_at = max(self.config.max_filter_message_size // queue.unit_size, most)
-        limits, log_end = Limits.of(self.config, most), self.files.last.end if self.files.last is not None else 0
-        filter_ = None if codes is None else TagFilter(queue, codes)
-        messages: list[StoredMessage] = []
-        count, size, following, matched = 0, 0, -1, False
-        for unit, at, more in queue.entries(offset, max(looked_at, 1)):
-            if limits.reached(count, size, unit, more, log_end):
-                break
-            following = at + more
-            if filter_ is not None and not filter_.passes(unit.tags_code):
-                continue
-            matched = True
-            message = self.record(unit, topic, queue_id, at)
-            if message is not None:
-                messages.append(message)
-                count, size = count + more, size + unit.size
-        if following < 0:
-            return GetMessageStatus.OFFSET_FOUND_NULL, [], queue.next_file(offset)
-        if messages:
-            return GetMessageStatus.FOUND, messages, following
-        lost = GetMessageStatus.MESSAGE_WAS_REMOVING if matched else GetMessageStatus.NO_MATCHED_MESSAGE
-        return lost, [], following
+    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        queue = self.queues.find(java_encode(topic), queue_id)
+        return (0, 0) if queue is None else queue.bounds(self.files.min_offset)
+
+    def get_raw(
+        self, topic: str, queue_id: int, offset: int, max_messages: int, tags: str | None, max_bytes: int
+    ) -> RawResult:
+        """Answer as `get` does, without a wait: records end to end, of at most `max_bytes`."""
+        limits = Limits.of(self.config, 1)
+        if max_bytes >= max(limits.memory[1], limits.disk[1]):
+            return raw_result(self.get(topic, queue_id, offset, max_messages, tags, 0))
+        return raw_result(self.get_slowly(topic, queue_id, offset, max_messages, tags, 0, max_bytes))
 
     def record(self, unit: Unit, topic: bytes, queue_id: int, offset: int) -> StoredMessage | None:
         """Read the record of a unit if it is valid and has this queue and queue offset; else None.
@@ -231,27 +184,3 @@ def _counts(raw: bytes, physical_offset: int) -> bool:
     """
     words = 0, len(raw), len(raw) + BLANK_SIZE, 1, physical_offset, 0, len(raw), walk.CHECK_CRC
     return bool(walk.walk(raw, *words, array("q", [0]))[0])
-
-
-class TagFilter:
-    """Selects units of a queue by tags codes, as unsigned 32 bits."""
-
-    def __init__(self, queue: AnyQueue, codes: set[int]) -> None:
-        self.queue, self.codes = queue, codes
-        self._ext: ExtQueue | None = None
-
-    def passes(self, tags_code: int) -> bool:
-        """Return whether a unit passes; as upstream it does if its ext unit is missing."""
-        if is_address(tags_code):
-            self._ext = self._ext or self.queue.ext()
-            there = self._ext.unit(tags_code)
-            if there is None:
-                return True
-            tags_code = there.tags_code
-        return tags_code & 0xFFFFFFFF in self.codes
-
-
-def wanted_codes(tags: str | None) -> set[int] | None:
-    """Return the hashes of a tag expression (`a || b`, `*`), unsigned 32 bits; None for all."""
-    names = tag_names(tags or "*")
-    return None if "*" in names else {java_hash(name) & 0xFFFFFFFF for name in names if name}

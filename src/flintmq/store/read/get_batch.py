@@ -17,7 +17,8 @@ from flintmq.storage.memory.mapped_file import MappedFile
 from flintmq.store.commitlog.files import LogFile
 from flintmq.store.commitlog.walk import Piece
 from flintmq.store.consumequeue.live_queue import AnyQueue, RunningQueue
-from flintmq.store.read.get import Answer, LiveReader
+from flintmq.store.read.answer import Answer
+from flintmq.store.read.get import LiveReader
 
 AT_ONCE = 1024  # units whose records are counted at a time: the granularity of `max_bytes`
 

@@ -1,0 +1,171 @@
+"""Raw gets: what `get` answers, with the records end to end; of a view the same as of the running store."""
+
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from flintmq import open_store
+from flintmq.format.record_view import size_at
+from flintmq.message import GetMessageStatus, GetResult, Message, RawResult
+from flintmq.store.message_store import MessageStore
+from flintmq.store.view import StoreView
+from flintmq.testing.damage import flip
+from tests.compat.stores import Golden
+from tests.support.engine import log_files, open_small, put_dispatched, stored
+
+S = GetMessageStatus
+TAGS = (None, "*", "", "t1", "t0 || t2", "TagA", "nobody", "TagA || TagB || *")
+
+
+def as_raw(found: GetResult) -> RawResult:
+    """What `get_raw` must answer where `get` answers this."""
+    raws = [one.raw for one in found.messages]
+    return RawResult(
+        found.status, b"".join(raws), len(raws), found.next_begin_offset, found.min_offset, found.max_offset
+    )
+
+
+def records(data: bytes) -> Iterator[bytes]:
+    at = 0
+    while at < len(data):
+        yield data[at : at + size_at(data, at)]
+        at += size_at(data, at)
+
+
+def compare(store: MessageStore, view: StoreView, topic: str, queue_id: int, chance: random.Random) -> set[S]:
+    """Compare get, get_raw of the store and of the view around and in one queue; return the statuses met."""
+    low, high = store.bounds(topic, queue_id)
+    assert view.bounds(topic, queue_id) == (low, high), (topic, queue_id)
+    within = chance.sample(range(low, high), min(high - low, 12))
+    met = set()
+    for offset in {-1, 0, low - 1, low, *within, high - 1, high, high + 1, high + 1000}:
+        for most, tags in ((32, None), (chance.choice((0, 1, 3, 1000)), chance.choice(TAGS))):
+            wanted = as_raw(store.get(topic, queue_id, offset, most, tags=tags))
+            assert store.get_raw(topic, queue_id, offset, most, tags=tags) == wanted, (topic, queue_id, offset, tags)
+            assert view.get_raw(topic, queue_id, offset, most, tags=tags) == wanted, (topic, queue_id, offset, tags)
+            met.add(wanted.status)
+        limit = chance.choice((0, 1, 300, 1000))
+        by_store = store.get_raw(topic, queue_id, offset, max_bytes=limit)
+        assert view.get_raw(topic, queue_id, offset, max_bytes=limit) == by_store
+        assert len(by_store.data) <= limit or by_store.count == 1
+    return met
+
+
+def compare_all(store: MessageStore, seed: int = 7) -> set[S]:
+    chance, met = random.Random(seed), set()
+    with store.view() as view:
+        for topic, queue_id in store._parts.queues.places():
+            met |= compare(store, view, os.fsdecode(topic), queue_id, chance)
+        for topic, queue_id in (("no such topic", 0), ("T", 99), ("T", -1), ("../T", 0)):
+            met |= compare(store, view, topic, queue_id, chance)
+    return met
+
+
+def test_every_store_of_java(golden_store: Golden, tmp_path: Path):
+    config = golden_store.config if isinstance(golden_store.config, dict) else {}
+    with MessageStore(golden_store.copy(tmp_path), config, peer=golden_store.peer, unique_keys=False) as store:
+        assert store.wait_dispatched(60)
+        assert {S.NO_MESSAGE_IN_QUEUE, S.OFFSET_OVERFLOW_ONE, S.FOUND} <= compare_all(store)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[MessageStore]:
+    with open_small(tmp_path / "store") as opened:
+        yield opened
+
+
+def test_records_end_to_end(store: MessageStore):
+    put_dispatched(store, 25)  # ten units a file
+    for reader in (store, store.view()):
+        found = reader.get_raw("T", 0, 7)
+        assert (found.status, found.count, found.next_begin_offset) == (S.FOUND, 3, 10)
+        assert (found.min_offset, found.max_offset) == (0, 25)
+        assert list(records(found.data)) == [store.get("T", 0, at, 1).messages[0].raw for at in (7, 8, 9)]
+
+
+def test_at_most_so_many_bytes_of_whole_records(store: MessageStore):
+    put_dispatched(store, 10)
+    size = store.get("T", 0, 0, 1).messages[0].size
+    for reader in (store, store.view()):
+        for most, count in ((0, 1), (1, 1), (size, 1), (2 * size - 1, 1), (2 * size, 2), (3 * size + 1, 3)):
+            found = reader.get_raw("T", 0, 1, max_bytes=most)
+            assert (found.count, len(found.data), found.next_begin_offset) == (count, count * size, 1 + count)
+
+
+def test_bounds(store: MessageStore):
+    assert store.bounds("T", 0) == (0, 0)
+    put_dispatched(store, 3)
+    with store.view() as view:
+        assert store.bounds("T", 0) == view.bounds("T", 0) == (0, 3)
+        assert store.bounds("T", 1) == view.bounds("T", 1) == (0, 0)
+        assert store.bounds("U", 0) == view.bounds("U", 0) == (0, 0)
+
+
+def test_plain_light_and_batch_queues(tmp_path: Path):
+    with open_small(tmp_path, enableLmq=True, enableMultiDispatch=True) as store:
+        store.create_topic("B", 1, "BatchCQ")
+        for number in range(60):
+            light = {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b"} if number % 3 else None
+            store.put(Message("T", b"%d" % number, f"t{number % 3}", properties=light))
+            store.put_batch([Message("B", b"%d" % n, "t1", keys="k") for n in range(1 + number % 4)])
+        assert store.wait_dispatched(60)
+        assert {S.FOUND, S.NO_MATCHED_MESSAGE, S.OFFSET_TOO_SMALL, S.OFFSET_OVERFLOW_BADLY} <= compare_all(store)
+        light_ones = store.get_raw("%LMQ%a", 0, 0)
+        assert light_ones.count == 32 - 22 and store.bounds("%LMQ%a", 0) == (0, 40)  # one file of queue
+        assert store.bounds("B", 0) == (0, 150)
+
+
+def test_an_expired_beginning(tmp_path: Path):
+    stored(tmp_path, 100)
+    for file in log_files(tmp_path)[:2]:
+        file.unlink()
+    with open_small(tmp_path) as store:
+        assert store.bounds("T", 0)[0] > 0
+        assert S.OFFSET_TOO_SMALL in compare_all(store)
+
+
+def test_all_expired(tmp_path: Path):
+    stored(tmp_path, 30)
+    stored(tmp_path, 60, topic="U")
+    for file in log_files(tmp_path)[:2]:
+        file.unlink()
+    with open_small(tmp_path) as store:
+        assert store.bounds("T", 0) == (30, 30)
+        compare_all(store)
+        assert store.get_raw("T", 0, 30).status is S.OFFSET_OVERFLOW_ONE
+        assert store.get_raw("T", 0, 0) == RawResult(S.OFFSET_TOO_SMALL, b"", 0, 30, 30, 30)
+
+
+def test_damaged_records_are_left_out(tmp_path: Path):
+    results = stored(tmp_path, 10)
+    with open_small(tmp_path) as store, store.view() as view:
+        flip(log_files(tmp_path)[0], results[3].physical_offset + 100)
+        for offset, most, status, count, following in (
+            (0, 32, S.FOUND, 9, 10),
+            (3, 2, S.FOUND, 1, 5),
+            (3, 1, S.MESSAGE_WAS_REMOVING, 0, 4),
+        ):
+            found = store.get_raw("T", 0, offset, most)
+            assert found == view.get_raw("T", 0, offset, most) == as_raw(store.get("T", 0, offset, most))
+            assert (found.status, found.count, found.next_begin_offset) == (status, count, following)
+
+
+@pytest.mark.parametrize("gone", ["consumequeue", "one"])
+def test_a_view_without_units_reads_the_log(tmp_path: Path, gone: str):
+    stored(tmp_path, 25)
+    with open_small(tmp_path) as store:
+        wanted = [as_raw(store.get("T", 0, at, tags=tags)) for at in (0, 5, 10, 24) for tags in (None, "t1", "none")]
+    for file in sorted(tmp_path.glob("consumequeue/T/0/*")):
+        if gone == "consumequeue":
+            file.unlink()
+        else:
+            file.write_bytes(bytes(40) + file.read_bytes()[40:])  # two units are lost
+    with open_store(tmp_path, set={"mappedFileSizeConsumeQueue": 200}) as view:
+        for at in (0, 5, 10, 24):
+            for tags in (None, "t1", "none"):
+                found, due = view.get_raw("T", 0, at, tags=tags), wanted.pop(0)
+                assert found.status is due.status and found.data.startswith(due.data)
+                assert found.next_begin_offset >= due.next_begin_offset
