@@ -14,7 +14,8 @@ salvaging           stores damaged at random, salvaged both ways
 soak                all of it for minutes
 interop             RocketMQ on the same directories
 replication, promotion, three_brokers   a master and its followers
-torture_spark, dispatch_kills, bucket_kills   exports and dispatches that are killed
+torture_spark, dispatch_kills, bucket_kills, upsert_kills   exports and dispatches that are killed
+job_kills           the lake's own writers, the sink, replays and rebuilds that are killed
 mutants             mutmut's mutants, and branches that are taken
 spark_cluster       each job of Spark on a cluster whose workers are killed
 planted_differences differences that `flintmq diff` must find

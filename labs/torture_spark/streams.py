@@ -9,10 +9,13 @@ After a round the files are compared with the log, and no process and no socket 
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+import pyspark
 
 from labs.torture_spark.actors import ROOT, Exporter, spawn
 from labs.torture_spark.loop import Round, main
@@ -30,6 +33,16 @@ class Query(Exporter):
     def __init__(self, folder: Path, stores: str, to: str, max_offsets: int, partition_by: str) -> None:
         super().__init__(folder, stores, to, max_offsets, partition_by)
         self.temporary = Path(tempfile.mkdtemp(prefix="torture-"))  # a short name: a socket's path has 107 bytes
+        self.homes = {"SPARK_HOME": str(self._home())} if to == EXECUTORS else {}
+
+    def _home(self) -> Path:
+        """A directory like Spark's own: executors leave their files in `work` of it."""
+        home = self.temporary / "spark"
+        home.mkdir()
+        for path in Path(pyspark.__file__).parent.iterdir():
+            if path.name != "work":
+                (home / path.name).symlink_to(path)
+        return home
 
     def _words(self, stores: str, to: str, max_offsets: int, partition_by: str) -> list[str]:
         words = [sys.executable, str(ROOT / "labs" / "torture_spark" / "query.py"), stores, str(self.folder), to]
@@ -37,7 +50,7 @@ class Query(Exporter):
 
     def start(self) -> None:
         out, errors = self.folder / "export.out", self.folder / "export.err"
-        self.process = spawn(self.words, out, errors, self.mark, TMPDIR=str(self.temporary))
+        self.process = spawn(self.words, out, errors, self.mark, TMPDIR=str(self.temporary), **self.homes)
 
     def is_a(self, whom: str, words: list[str]) -> bool:
         executor = "org.apache.spark.executor.CoarseGrainedExecutorBackend" in words
@@ -50,25 +63,27 @@ class Query(Exporter):
         return frozenset(path.name for path in self.table.rglob("part-*"))
 
     def close(self) -> int:
-        """SIGTERM; its exit code. Nothing of it is left then.
+        """SIGTERM; its exit code. Nothing of it is left then."""
+        code = super().close()
+        self.check_gone()
+        return code
+
+    def check_gone(self, sockets_too: bool = True) -> None:
+        """Wait until all that belongs to a query that has ended is gone.
 
         Raises:
-            AssertionError: a process or a socket is.
+            AssertionError: a process or a socket is left.
         """
-        code = super().close()
         until = time.monotonic() + 20
         while (left := self.processes()) and time.monotonic() < until:
             time.sleep(0.1)
         assert not left, f"processes are left: {left}"
         sockets = list(self.temporary.glob("flintmq*"))
-        assert not sockets, f"files are left: {sockets}"
-        return code
+        assert not sockets or not sockets_too, f"files are left: {sockets}"
 
     def end(self) -> None:
         super().end()
-        for path in sorted(self.temporary.rglob("*"), reverse=True):
-            path.rmdir() if path.is_dir() else path.unlink()
-        self.temporary.rmdir()
+        shutil.rmtree(self.temporary)
 
 
 class StreamRound(Round):

@@ -23,12 +23,12 @@ RATE = 300  # messages a second, about
 PREPARED, COMMIT, ROLLBACK = 4, 8, 12  # of sys_flag: the first and the last are in no queue
 
 
-def message(identity: str, chance: random.Random) -> Message:
-    """A message that names itself in its keys; some belong to transactions."""
+def message(identity: str, chance: random.Random, times: int = 1) -> Message:
+    """A message that names itself in its keys, its body so many times as large; some belong to transactions."""
     flag = chance.choice((PREPARED, COMMIT, ROLLBACK)) if chance.random() < 0.1 else 0
     return Message(
-        chance.choice(TOPICS), chance.randbytes(chance.choice((0, 20, 200, 900))), tags=f"t{chance.randrange(4)}",
-        keys=identity, queue_id=chance.randrange(QUEUES), sys_flag=flag,
+        chance.choice(TOPICS), chance.randbytes(times * chance.choice((0, 20, 200, 900))),
+        tags=f"t{chance.randrange(4)}", keys=identity, queue_id=chance.randrange(QUEUES), sys_flag=flag,
     )  # fmt: skip
 
 

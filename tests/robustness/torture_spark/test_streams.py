@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+pytest.importorskip("pyspark", reason="needs the extra spark")
 pytest.importorskip("deltalake", reason="needs the extra delta")
 
 from labs.torture_spark.check import count

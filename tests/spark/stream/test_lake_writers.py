@@ -14,40 +14,20 @@ from pathlib import Path
 import pytest
 
 from flintmq import Message, MessageStore
-from tests.support.spark_reading import SPARK
+from tests.support.own_writer import jars, written
 
-JARS = Path(__file__).parents[3] / "build" / "lake-writers" / ".".join(map(str, SPARK))
+ROOT = Path(__file__).parents[3]
 
 pytestmark = pytest.mark.spark
-
-PROGRAM = """
-import sys
-import flintmq.spark
-
-form, jars, store, work, most = sys.argv[1:]
-settings = {"spark.jars": jars}
-if form == "iceberg":
-    lake = "spark.sql.catalog.lake"
-    settings |= {lake: "org.apache.iceberg.spark.SparkCatalog", f"{lake}.type": "hadoop", f"{lake}.warehouse": work}
-else:
-    settings |= {"spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension"}
-    settings |= {"spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog"}
-spark = flintmq.spark.session("own writer", "local[2]", **settings)
-print(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid(), flush=True)
-read = spark.readStream.format("flintmq").option("maxOffsetsPerTrigger", most).load(store)
-rows = read.select("topic", "queue_id", "queue_offset", "body")
-writing = rows.writeStream.format(form).option("checkpointLocation", f"{work}/checkpoint").trigger(availableNow=True)
-query = writing.toTable("lake.db.orders") if form == "iceberg" else writing.start(f"{work}/db/orders")
-query.awaitTermination()
-"""
 
 
 def started(form: str, store: Path, work: Path, most: int) -> tuple[subprocess.Popen[str], int]:
     """A driver that writes what there is; and the process id of its JVM."""
-    jars = ",".join(map(str, sorted(JARS.glob("*.jar"))))
-    words = [sys.executable, "-c", PROGRAM, form, jars, str(store), str(work), str(most)]
+    words = [sys.executable, "-m", "tests.support.own_writer", form, "local[2]", str(store), str(work), str(most)]
     with (work / "log").open("a") as log:
-        driver = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True)
+        driver = subprocess.Popen(
+            words, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True, cwd=ROOT
+        )  # fmt: skip
     assert driver.stdout is not None
     line = driver.stdout.readline()
     assert line, (work / "log").read_text()
@@ -64,21 +44,6 @@ def put(store: Path, count: int) -> Counter[tuple[str, int, int, bytes]]:
     return found
 
 
-def written(form: str, work: Path) -> Counter[tuple[str, int, int, bytes]]:
-    if form == "delta":
-        from deltalake import DeltaTable
-
-        table = DeltaTable(str(work / "db" / "orders")).to_pyarrow_table()
-    else:
-        from pyiceberg.table import StaticTable
-
-        folder = work / "db" / "orders" / "metadata"
-        newest = (folder / "version-hint.text").read_text()
-        table = StaticTable.from_metadata(str(folder / f"v{newest}.metadata.json")).scan().to_arrow()
-    columns = [table.column(name).to_pylist() for name in ("topic", "queue_id", "queue_offset", "body")]
-    return Counter(zip(*columns, strict=True))
-
-
 def commits(work: Path) -> int:
     folder = work / "checkpoint" / "commits"
     return sum(path.name.isdigit() for path in folder.iterdir()) if folder.is_dir() else 0
@@ -86,7 +51,7 @@ def commits(work: Path) -> int:
 
 @pytest.mark.parametrize("form", ["delta", "iceberg"])
 def test_each_message_is_in_the_table_once(form: str, tmp_path: Path) -> None:
-    if not list(JARS.glob(f"{form}-spark*.jar")):
+    if not jars(form):
         pytest.skip("the lake's own writers are not there for this Spark (make lake-writers)")
     store, work = tmp_path / "store", tmp_path / "lake"
     work.mkdir()
