@@ -49,7 +49,7 @@ class Round:
     """
 
     def __init__(self, folder: Path, kind: str, master: str, chance: random.Random) -> None:
-        self.job, self.chance = Job(folder, kind, master, chance.choice((50, 100, 300))), chance
+        self.job, self.chance = Job(folder, kind, master, chance.choice((30, 60, 100))), chance
         self.counted: Counter[str] = Counter()
         self.hurt: list[str] = []  # who was killed in this run
         self.open = False  # whether it has begun, and nobody has looked at its end
@@ -74,7 +74,7 @@ class Round:
         """Put more messages; those that a command moves in pieces are larger."""
         streams = self.job.kind in STREAMS
         with MessageStore(self.job.store, config=KEYS, unique_keys=False) as store:
-            for _ in range(self.chance.randrange(100, 400) if streams else self.chance.randrange(1000, 3000)):
+            for _ in range(self.chance.randrange(200, 500) if streams else self.chance.randrange(1000, 3000)):
                 put = message(str(self.counted["messages"]), self.chance, 1 if streams else 12)
                 (result,) = store.put_many([put], delivered=True)  # only copies are prepared
                 assert result.status.name == "PUT_OK"
@@ -163,7 +163,8 @@ def main() -> int:
     parser.add_argument("--record", action="store_true", help=f"add the run to {NAME}.json")
     words: Any = parser.parse_args()
     os.environ["JAVA_TOOL_OPTIONS"] = class_archive.options()  # they live for seconds
-    begun, rows, folder = figures.begun(), [], Path(tempfile.mkdtemp())
+    begun, done, folder = figures.begun(), commit(), Path(tempfile.mkdtemp())
+    rows = []
     try:
         for kind in words.kinds.split(","):
             counted = killed(folder, kind, words.kills, words.seed)
@@ -173,7 +174,7 @@ def main() -> int:
         return 1
     folder.rmdir()
     told = {"seed": words.seed, "spark": pyspark.__version__}
-    series = figures.Series(list(COLUMNS), rows, [commit()], told, begun)
+    series = figures.Series(list(COLUMNS), rows, [done], told, begun)
     print(*figures.shown(NAME, series), sep="\n")
     if words.record:
         figures.save(NAME, [*figures.read(NAME), series])
