@@ -397,13 +397,18 @@ class MessageStore(Putter):
 
         Thread: any.
         """
+        fast = self._fast
+        if fast is not None:
+            answer = fast.get_raw(topic, queue_id, offset, max_messages, tags, max_bytes)
+            if answer is not None:
+                return answer
         self._check_dispatched("get_raw")
         arguments.texts(topic=topic)
         queue_id, offset, max_messages, max_bytes = arguments.numbers(
             queue_id=queue_id, offset=offset, max_messages=max_messages, max_bytes=max_bytes
         )
         arguments.given_text("tags", tags)
-        found = self._parts.reader.get_raw(topic, queue_id, offset, max_messages, tags, max_bytes)
+        found = self._parts.reader.get_raw_slowly(topic, queue_id, offset, max_messages, tags, max_bytes)
         self._parts.counters.got(found.count)
         return found
 

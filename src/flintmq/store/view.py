@@ -34,7 +34,7 @@ from flintmq.store.commitlog.walk import ACCESS, DELETED, LogWalk
 from flintmq.store.layout.config_reader import BrokerConfig
 from flintmq.store.layout.given_sizes import open_root
 from flintmq.store.layout.queue_name import QueueName
-from flintmq.store.read.answer import Pull, raw_result
+from flintmq.store.read.answer import Pull
 from flintmq.store.read.batch import LogMaps, QueueBatch, read_batch
 from flintmq.store.read.key_query import KeyQuery
 from flintmq.store.read.queue_lookup import QueueLookup, lacking_text
@@ -324,7 +324,7 @@ class StoreView(Tabular):
         )
         arguments.given_text("tags", tags)
         pull = Pull.of(self.config, max_messages, tags, max_bytes)
-        return raw_result(ViewQueue(self._now, QueueName(topic, queue_id)).get(offset, pull))
+        return ViewQueue(self._now, QueueName(topic, queue_id)).get_raw(offset, pull)
 
     def get_at(self, physical_offset: int) -> StoredMessage:
         """Return the message whose record begins at this log offset.

@@ -66,16 +66,20 @@ cdef class FastReader:
     cdef public bint needs_commit
     cdef dict _topics
     cdef object _files, _hashes_of
-    cdef type _message, _result
+    cdef type _message, _result, _raw_result
     cdef object _found_status, _unmatched_status, _end_status
     cdef int64_t _file_size, _memory_count, _memory_bytes, _disk_count, _disk_bytes, _young, _filtered
     cdef int64_t _made_after
     cdef unsigned long _main_thread
     cdef public bint asks_first
     cdef tuple _codes  # (tag expression, its hashes as bytes) of the last filter
-    cdef object _get(self, object topic, object queue_id, object offset, object most, object tags, object wait_ms)
-    cdef object _walk(self, ReadableQueue queue, int64_t queue_id, int64_t at, int64_t most, bytes codes, int64_t low, int64_t high)
-    cdef object _record_at(self, tuple files, ReadableQueue queue, int64_t queue_id, int64_t offset, int64_t physical, int64_t size)
+    cdef object _get(self, object topic, object queue_id, object offset, object most, object tags, object wait_ms, int64_t raw_bytes)
+    cdef object _walk(self, ReadableQueue queue, int64_t queue_id, int64_t at, int64_t most, bytes codes, int64_t low, int64_t high, int64_t raw_bytes)
+    cdef bytes _block(self, ReadableQueue queue, int64_t first, int64_t following)
+    cdef bytes _records(self, tuple files, ReadableQueue queue, int64_t queue_id, int64_t at, int64_t stop, bytes codes, int64_t total)
+    cdef object _message_at(self, tuple files, ReadableQueue queue, int64_t queue_id, int64_t offset, int64_t physical, int64_t size)
+    cdef bint _copy_record(self, tuple files, ReadableQueue queue, int64_t queue_id, int64_t offset, int64_t physical, int64_t size, uint8_t *p) except? 0
+    cdef void _count(self, int64_t number)
     cdef bint _read(self, AppendTarget file, uint8_t *p, int64_t size, int64_t at) except? 0
     cdef bytes _hashes(self, object tags)
     cdef object _answer(self, object status, list messages, int64_t following, int64_t low, int64_t high)

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
-"""The fast way of a get: from a queue offset to messages in one call.
+"""The fast way of a get: from a queue offset to messages, or to their records end to end, in one call.
 
 It takes units from the blocks that a running queue keeps, copies each record once, and checks it as `fetch.check` does.
 An answer is either exactly that of store/read/get.py, or None: then nothing was done, and the caller goes the slow way,
@@ -81,7 +81,7 @@ class FastReader:
 
     Args:
         files: the MappedFileQueue of the log.
-        message, result: StoredMessage and GetResult.
+        message, result, raw_result: StoredMessage, GetResult and RawResult.
         statuses: FOUND, NO_MATCHED_MESSAGE and OFFSET_OVERFLOW_ONE.
         limits: messages and bytes of one answer if the record is in memory, and if it is on disk; bytes of the log's
             end that count as in memory; units that a get with tags examines at least.
@@ -99,12 +99,14 @@ class FastReader:
         files: object,
         message: type,
         result: type,
+        raw_result: type,
         statuses: tuple,
         limits: tuple,
         hashes: object,
         main_thread: int,
     ) -> None:
         self._files, self._message, self._result, self._hashes_of = files, message, result, hashes
+        self._raw_result = raw_result
         self._found_status, self._unmatched_status, self._end_status = statuses
         self._memory_count, self._memory_bytes, self._disk_count, self._disk_bytes, self._young, self._filtered = limits
         self._file_size, self._main_thread = files.file_size, main_thread
@@ -130,25 +132,48 @@ class FastReader:
             return None
         if self._made_after != _forks or fmq_amid_engine(self._main_thread):
             return None
-        answer = self._get(topic, queue_id, offset, max_messages, tags, wait_ms)
+        answer = self._get(topic, queue_id, offset, max_messages, tags, wait_ms, -1)
         if answer is not None:
-            number: cython.longlong = len(answer.messages)
-            with cython.critical_section(self):
-                self.messages += number
-                if number > 0:
-                    self.found += 1
-                else:
-                    self.missed += 1
+            self._count(len(answer.messages))
         return answer
+
+    def get_raw(self, topic, queue_id, offset, max_messages, tags, max_bytes):
+        """Answer and count a raw get, as `get` does."""
+        if not cython.compiled:
+            return None
+        if self._made_after != _forks or fmq_amid_engine(self._main_thread):
+            return None
+        answer = self.read_raw(topic, queue_id, offset, max_messages, tags, max_bytes)
+        if answer is not None:
+            self._count(answer[2])
+        return answer
+
+    def _count(self, number):
+        with cython.critical_section(self):
+            self.messages += number
+            if number > 0:
+                self.found += 1
+            else:
+                self.missed += 1
 
     def read(self, topic, queue_id, offset, max_messages, tags, wait_ms):
         """Answer a get of a caller that has checked the store and itself; None as `get`."""
         if not cython.compiled:
             return None
-        return self._get(topic, queue_id, offset, max_messages, tags, wait_ms)
+        return self._get(topic, queue_id, offset, max_messages, tags, wait_ms, -1)
 
-    def _get(self, topic, queue_id, offset, most, tags, wait_ms):
-        """Answer a get, or return None."""
+    def read_raw(self, topic, queue_id, offset, max_messages, tags, max_bytes):
+        """Answer a raw get of such a caller; None as `get`."""
+        if not cython.compiled or not PyLong_CheckExact(max_bytes):
+            return None
+        overflow: cython.int = 0
+        limit: cython.longlong = PyLong_AsLongLongAndOverflow(max_bytes, cython.address(overflow))
+        if overflow != 0:
+            return None
+        return self._get(topic, queue_id, offset, max_messages, tags, 0, max(limit, 0))
+
+    def _get(self, topic, queue_id, offset, most, tags, wait_ms, raw_bytes):
+        """Answer a get, or return None; `raw_bytes`: largest size of a raw answer, -1 for one of messages."""
         overflow: cython.int = 0
         if not (PyUnicode_CheckExact(topic) and PyLong_CheckExact(queue_id) and PyLong_CheckExact(offset)):
             return None
@@ -171,6 +196,8 @@ class FastReader:
         if overflow != 0 or high == 0:
             return None
         if at == high and wait <= 0:
+            if raw_bytes >= 0:
+                return self._raw_result(self._end_status, b"", 0, at, low, high)
             return self._answer(self._end_status, [], at, low, high)
         if at < low or at >= high:
             return None
@@ -181,7 +208,7 @@ class FastReader:
         if overflow != 0 or number < 0 or number > _MOST:
             return None
         codes: bytes = None if tags is None else self._hashes(tags)
-        return self._walk(queue, number, at, count, codes, low, high)
+        return self._walk(queue, number, at, count, codes, low, high, raw_bytes)
 
     def _hashes(self, tags):
         """Return the hashes of a tag expression, 4 bytes each; None for all messages."""
@@ -194,7 +221,7 @@ class FastReader:
                 self._codes = known
         return known[1]
 
-    def _walk(self, queue, queue_id, at, most, codes, low, high):
+    def _walk(self, queue, queue_id, at, most, codes, low, high, raw_bytes):
         """Take the units from queue offset `at` on; None at the first that the slow way must judge."""
         looked: cython.longlong = max(most, 1)
         if codes is not None:
@@ -218,12 +245,9 @@ class FastReader:
         while following < stop:
             if following >= end:
                 first = queue._block_of(following)
-                with cython.critical_section(queue.blocks):  # `get` borrows a reference, and a block may be dropped
-                    block = queue.blocks.get(first)
-                if block is None or first + len(block) // _UNIT <= following:
-                    block = queue.read_block(following)
-                    if block is None or first + len(block) // _UNIT <= following:
-                        return None
+                block = self._block(queue, first, following)
+                if block is None:
+                    return None
                 end = first + len(block) // _UNIT
                 p = cython.cast(cython.pointer(cython.const[cython.uchar]), PyBytes_AS_STRING(block))
             physical: cython.longlong = i64be(p, _UNIT * (following - first))
@@ -234,6 +258,8 @@ class FastReader:
                 most_messages, most_bytes = self._disk_count, self._disk_bytes
                 if log_end - physical <= self._young:
                     most_messages, most_bytes = self._memory_count, self._memory_bytes
+                if raw_bytes >= 0:
+                    most_bytes = min(most_bytes, raw_bytes)
                 if count + 1 > min(max(most, 1), most_messages) or total + size > most_bytes:
                     break
             if codes is not None:
@@ -243,35 +269,86 @@ class FastReader:
                 if not _is_wanted(codes, tags_code):
                     following += 1
                     continue
-            message = self._record_at(files, queue, queue_id, following, physical, size)
-            if message is None:
-                return None
-            messages.append(message)
+            if raw_bytes < 0:
+                message = self._message_at(files, queue, queue_id, following, physical, size)
+                if message is None:
+                    return None
+                messages.append(message)
             following += 1
             count += 1
             total += size
-        return self._answer(self._found_status if count > 0 else self._unmatched_status, messages, following, low, high)
+        status = self._found_status if count > 0 else self._unmatched_status
+        if raw_bytes < 0:
+            return self._answer(status, messages, following, low, high)
+        data: bytes = self._records(files, queue, queue_id, at, following, codes, total)
+        return None if data is None else self._raw_result(status, data, count, following, low, high)
 
-    def _record_at(self, files, queue, queue_id, offset, physical, size):
+    def _block(self, queue, first, following):
+        """Return the block that begins at `first`, with the unit of `following`; None if there is none."""
+        with cython.critical_section(queue.blocks):  # `get` borrows a reference, and a block may be dropped
+            block = queue.blocks.get(first)
+        if block is None or first + len(block) // _UNIT <= following:
+            block = queue.read_block(following)
+            if block is None or first + len(block) // _UNIT <= following:
+                return None
+        return block
+
+    def _records(self, files, queue, queue_id, at, stop, codes, total):
+        """Return the records of these queue offsets, `total` bytes; None if the slow way must judge one."""
+        data: bytes = PyBytes_FromStringAndSize(cython.NULL, total)
+        into: cython.pointer(cython.uchar) = cython.cast(cython.p_uchar, PyBytes_AS_STRING(data))
+        block: bytes = b""
+        first: cython.longlong = at
+        end: cython.longlong = at
+        done: cython.longlong = 0
+        p: cython.pointer(cython.const[cython.uchar]) = cython.NULL
+        while at < stop:
+            if at >= end:
+                first = queue._block_of(at)
+                block = self._block(queue, first, at)
+                if block is None:
+                    return None
+                end = first + len(block) // _UNIT
+                p = cython.cast(cython.pointer(cython.const[cython.uchar]), PyBytes_AS_STRING(block))
+            unit: cython.longlong = _UNIT * (at - first)
+            if codes is None or _is_wanted(codes, i64be(p, unit + 12)):
+                size: cython.longlong = i32be(p, unit + 8)
+                if size < _LEAST_RECORD or size > total - done:  # written again since the units were counted
+                    return None
+                if not self._copy_record(files, queue, queue_id, at, i64be(p, unit), size, into + done):
+                    return None
+                done += size
+            at += 1
+        return data if done == total else None
+
+    def _message_at(self, files, queue, queue_id, offset, physical, size):
         """Return the message of a unit if its record is right and of this place; else None."""
+        raw: bytes = PyBytes_FromStringAndSize(cython.NULL, size)
+        p: cython.pointer(cython.uchar) = cython.cast(cython.p_uchar, PyBytes_AS_STRING(raw))
+        if not self._copy_record(files, queue, queue_id, offset, physical, size, p):
+            return None
+        one: RecordBytes = self._message.__new__(self._message)
+        one._raw, one._p, one._size = raw, p, size
+        return one
+
+    def _copy_record(self, files, queue, queue_id, offset, physical, size, p):
+        """Copy the record of a unit; return whether it is right and of this place."""
         oldest: AppendTarget = files[0]
         number: cython.longlong = (physical - oldest.start) // self._file_size
         if physical < oldest.start or number >= len(files):
-            return None
+            return False
         file: AppendTarget = files[number]
         at: cython.longlong = physical - file.start
         limit: cython.longlong = file.committed if self.needs_commit else file.wrote
         if at < 0 or at > limit - size:
-            return None
-        raw: bytes = PyBytes_FromStringAndSize(cython.NULL, size)
-        p: cython.pointer(cython.uchar) = cython.cast(cython.p_uchar, PyBytes_AS_STRING(raw))
+            return False
         got: cython.longlong = -1
         is_mapped: cython.bint = number == len(files) - 1 and not self.needs_commit
         asks: cython.bint = not is_mapped and self.asks_first
         fd: cython.int = file.fd if asks else -1
         with cython.critical_section(file):  # nothing in it calls Python, which could suspend it
             if file._p == cython.NULL:
-                return None
+                return False
             if is_mapped:
                 copy_bytes(p, 0, file._p, at, size)
                 got = size
@@ -280,17 +357,13 @@ class FastReader:
         if got == -2:
             self.asks_first = False
         if got != size and not self._read(file, p, size, at):
-            return None
+            return False
         if _record(p, 0, size, size + _BLANK, physical, size, 1) != size:
-            return None
+            return False
         topic: cython.pointer(cython.const[cython.uchar]) = cython.cast(
             cython.pointer(cython.const[cython.uchar]), PyBytes_AS_STRING(queue.topic)
         )
-        if not _is_at_queue_offset(p, 0, size, topic, len(queue.topic), cython.cast(cython.int, queue_id), offset):
-            return None
-        one: RecordBytes = self._message.__new__(self._message)
-        one._raw, one._p, one._size = raw, p, size
-        return one
+        return _is_at_queue_offset(p, 0, size, topic, len(queue.topic), cython.cast(cython.int, queue_id), offset)
 
     def _read(self, file, p, size, at):
         """Read bytes of a file, and wait for the disk; return whether all came."""

@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from flintmq.message import GetResult
+from flintmq.message import GetResult, RawResult
 
 MOST_RECORD: Final = 65536
 
@@ -30,6 +30,7 @@ class FastReader:
         files: Any,
         message: type,
         result: type,
+        raw_result: type,
         statuses: tuple[Any, Any, Any],
         limits: tuple[int, int, int, int, int, int],
         hashes: Callable[[str], set[int] | None],
@@ -42,5 +43,11 @@ class FastReader:
     def read(
         self, topic: object, queue_id: object, offset: object, max_messages: object, tags: object, wait_ms: object
     ) -> GetResult | None: ...
+    def get_raw(
+        self, topic: object, queue_id: object, offset: object, max_messages: object, tags: object, max_bytes: object
+    ) -> RawResult | None: ...
+    def read_raw(
+        self, topic: object, queue_id: object, offset: object, max_messages: object, tags: object, max_bytes: object
+    ) -> RawResult | None: ...
 
 def forked() -> None: ...

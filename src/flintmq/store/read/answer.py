@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 from flintmq.config.keys import StoreConfig
 from flintmq.config.text import tag_names
@@ -20,6 +20,7 @@ from flintmq.message import GetMessageStatus, GetResult, RawResult, StoredMessag
 from flintmq.store.consumequeue.reader import ExtQueue
 
 Answer: TypeAlias = tuple[GetMessageStatus, list[StoredMessage], int]  # status, messages, next offset
+Read = TypeVar("Read")
 Entry: TypeAlias = tuple[Unit, int, int]  # a unit, its first queue offset, and its number of queue offsets
 RAM = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # bytes
 
@@ -30,7 +31,7 @@ class UnitSource(Protocol):
     @property
     def unit_size(self) -> int: ...
 
-    def entries(self, offset: int, count: int) -> Iterator[Entry]:
+    def entries(self, offset: int, count: int, /) -> Iterator[Entry]:
         """Yield units from this offset on, for up to `count` offsets, all of one file."""
 
     def ext(self) -> ExtQueue: ...
@@ -85,17 +86,17 @@ class Pull:
         return Pull(wanted_codes(tags), Limits.of(config, messages, max_bytes), config.max_filter_message_size)
 
     def taken(
-        self, queue: UnitSource, offset: int, log_end: int, record: Callable[[Unit, int], StoredMessage | None]
-    ) -> Answer:
-        """Walk the units of one queue file, as upstream does.
+        self, queue: UnitSource, offset: int, log_end: int, record: Callable[[Unit, int], Read | None]
+    ) -> tuple[GetMessageStatus, list[Read], int]:
+        """Walk the units of one queue file, as upstream does; return an Answer.
 
-        `log_end`: log offset after the last record. `record` reads that of a unit and its queue offset.
+        `log_end`: log offset after the last record. `record` reads that of a unit and its queue offset, or None.
         """
         looked_at = self.limits.messages
         if self.codes is not None:
             looked_at = max(self.units_bytes // queue.unit_size, looked_at)
         filter_ = None if self.codes is None else TagFilter(queue, self.codes)
-        messages: list[StoredMessage] = []
+        messages: list[Read] = []
         count, size, following, matched = 0, 0, -1, False
         for unit, at, more in queue.entries(offset, looked_at):
             if self.limits.reached(count, size, unit, more, log_end):

@@ -119,13 +119,9 @@ class LiveReader:
         queue = self.queues.find(java_encode(topic), queue_id)
         return (0, 0) if queue is None else queue.bounds(self.files.min_offset)
 
-    def get_raw(
+    def get_raw_slowly(
         self, topic: str, queue_id: int, offset: int, max_messages: int, tags: str | None, max_bytes: int
     ) -> RawResult:
-        """Answer as `get` does, without a wait: records end to end, of at most `max_bytes`."""
-        limits = Limits.of(self.config, 1)
-        if max_bytes >= max(limits.memory[1], limits.disk[1]):
-            return raw_result(self.get(topic, queue_id, offset, max_messages, tags, 0))
         return raw_result(self.get_slowly(topic, queue_id, offset, max_messages, tags, 0, max_bytes))
 
     def record(self, unit: Unit, topic: bytes, queue_id: int, offset: int) -> StoredMessage | None:
@@ -174,7 +170,7 @@ def fast_reader(files: MappedFileQueue, config: StoreConfig) -> FastReader:
     statuses = GetMessageStatus.FOUND, GetMessageStatus.NO_MATCHED_MESSAGE, GetMessageStatus.OFFSET_OVERFLOW_ONE
     limits = Limits.of(config, 1)
     numbers = *limits.memory, *limits.disk, limits.young, config.max_filter_message_size // UNIT_SIZE
-    return FastReader(files, StoredMessage, GetResult, statuses, numbers, wanted_codes, main_thread())
+    return FastReader(files, StoredMessage, GetResult, RawResult, statuses, numbers, wanted_codes, main_thread())
 
 
 def _counts(raw: bytes, physical_offset: int) -> bool:
