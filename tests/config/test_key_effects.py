@@ -23,12 +23,12 @@ TESTS = Path(__file__).resolve().parents[1]
 # What the oracle's command `keys` printed of MessageStoreConfig of 5.3.3, 5.4.0 and 5.5.0: the version that has it
 # first (none was dropped since), and its default (null where Java has none), equal in all.
 ROCKETMQ: dict[str, tuple[str, str | None]] = json.loads((TESTS / "compat" / "keys.json").read_text(encoding="utf-8"))
-# Keys of BrokerConfig that StoreConfig knows, too.
+# Keys of BrokerConfig (listenPort: of NettyServerConfig) that StoreConfig knows, too.
 BROKER = {
     "recoverConcurrently", "recoverThreadPoolNums", "longPollingEnable", "shortPollingTimeMills",
     "transactionOpMsgMaxSize", "transactionOpBatchInterval", "transactionCheckInterval", "transactionTimeOut",
     "enableControllerMode", "enableSlaveActingMaster", "brokerClusterName", "brokerName", "brokerId",
-    "defaultTopicQueueNums", "flushConsumerOffsetInterval",
+    "defaultTopicQueueNums", "flushConsumerOffsetInterval", "brokerIP1", "listenPort",
 }  # fmt: skip
 # Key -> a test that shows that it acts: another value of it, another result.
 ACTS = {
@@ -103,6 +103,8 @@ ACTS = {
     "maxFilterMessageSize": "store/test_acting_keys.py::test_how_far_a_get_with_a_filter_looks",
     "flushDelayOffsetInterval": "store/services/test_housekeeping.py::test_when_its_services_run",
     "timerPrecisionMs": "forensics/verify/test_timer_check.py::test_times_are_multiples_of_the_precision",
+    "brokerIP1": "store/test_acting_keys.py::test_the_address_in_offset_message_ids",
+    "listenPort": "store/test_acting_keys.py::test_the_address_in_offset_message_ids",
     "defaultTopicQueueNums": "store/services/test_housekeeping.py::test_a_put_makes_its_topic",
     "flushConsumerOffsetInterval": "store/test_acting_keys.py::test_how_often_consumer_offsets_are_saved",
 }  # fmt: skip
@@ -176,6 +178,17 @@ def test_a_store_is_not_opened_with_what_it_would_not_keep(keys: dict[str, str],
     text = str(caught.value)
     assert text.startswith(list(keys)[-1] + "=") and "\n" not in text
     assert not (tmp_path / "store").exists(), "and nothing was made"
+
+
+@pytest.mark.parametrize(
+    "value", ["", "fe80::1", "localhost", "1.2.3", "1.2.3.256", "01.2.3.4", "1.2.3.4:10911", "١.2.3.4"]
+)
+def test_the_store_s_address_is_one_of_ipv4(value: str, tmp_path: Path):
+    with pytest.raises(ConfigError, match="^brokerIP1=.*; set brokerIP1 to such an address, or leave it out$"):
+        MessageStore(tmp_path / "store", config={"brokerIP1": value})
+    assert not (tmp_path / "store").exists()
+    with pytest.raises(ConfigError, match="listenPort: '65536' is not a whole number from 0 to 65535"):
+        StoreConfig.from_keys({"listenPort": "65536"})
 
 
 def test_each_value_that_is_not_taken_is_tried():

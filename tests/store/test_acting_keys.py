@@ -6,8 +6,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from flintmq.format.message_id import parse_offset_msg_id
 from flintmq.store.message_store import MessageStore
 from tests.store.services.test_retention import Disk, filled, log_files
 from tests.support.engine import KEYS, message, open_small, put_all
@@ -65,6 +67,29 @@ def test_when_the_pool_is_committed(tmp_path: Path, keys: dict[str, Any], soon: 
             store.put(message(number, size=1000))  # seven pages
         assert store._parts.commits is not None
         assert within(lambda: store._parts.commits.done[1] > 0, 5 if soon else 0.4) is soon  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("keys", "host"),
+    [
+        ({}, "127.0.0.1:10911"),
+        ({"brokerIP1": "10.1.2.255", "listenPort": 9876}, "10.1.2.255:9876"),
+        ({"listenPort": "0"}, "127.0.0.1:0"),
+    ],
+)
+def test_the_address_in_offset_message_ids(tmp_path: Path, keys: dict[str, Any], host: str):
+    """brokerIP1, listenPort: single messages, batches and columns alike."""
+    with open_small(tmp_path, **keys) as store:
+        put_all(store, 1)
+        store.put_batch([message(1), message(2)])
+        assert store.put_columns("T", pa.record_batch({"body": [b"x"]}))
+        assert store.wait_dispatched(10)
+        found = store.get("T", 0, 0).messages
+        assert [one.store_host for one in found] == [host] * 4
+        for one in found:
+            address, port, at = parse_offset_msg_id(one.offset_msg_id)
+            assert (f"{address}:{port}", at) == (host, one.physical_offset)
+            assert store.get_by_offset_msg_id(one.offset_msg_id) == one
 
 
 @pytest.mark.parametrize("most", [2, 5])

@@ -20,6 +20,8 @@ GOOD: dict[str, dict[str, Any]] = {
     "get_batch": {"topic": "T", "queue_id": 0, "offset": 0, "max_messages": 1, "max_bytes": 100, "wait_ms": 0},
     "get_raw": {"topic": "T", "queue_id": 0, "offset": 0, "max_messages": 1, "tags": "t", "max_bytes": 100},
     "bounds": {"topic": "T", "queue_id": 0},
+    "get_at": {"physical_offset": 0},
+    "get_by_offset_msg_id": {"offset_msg_id": "7F00000100002A9F0000000000000000"},
     "query": {"topic": "T", "key": "k", "begin": 0, "end": 1},
     "offset_at_time": {"topic": "T", "queue_id": 0, "ms": 5, "boundary": "lower"},
     "consumer": {"group": "g", "topic": "T", "tags": "t", "start": "earliest", "idle_ms": 1},

@@ -101,6 +101,7 @@ maxFilterMessageSize: how many queue entries one get with a filter looks at, in 
 flushDelayOffsetInterval: how often the offsets of delay levels are saved
 timerPrecisionMs: how verify and explain read the timer wheel
 defaultTopicQueueNums: queues of a topic that is new
+brokerIP1 listenPort: the store's own address in each record, and so in its offset message id
 flushConsumerOffsetInterval: how often committed offsets are saved
 """
 
@@ -199,6 +200,8 @@ brokerId: only brokerRole decides whether puts are accepted
 brokerClusterName brokerName: names are what RocketMQ's clients see; the store holds none
 """
 
+_BYTES: Final = frozenset(map(str, range(256)))
+
 SHOWN: Final = {
     "mappedFileSizeCommitLog": "the length of the files of `commitlog/`, or of the directories that keys name",
     "mappedFileSizeConsumeQueue": "the length of the files of `consumequeue/`",
@@ -240,6 +243,12 @@ def not_kept(config: StoreConfig, *, listens: bool = False) -> Iterator[str]:
         value = text_of(config, key)
         if line.only is not None and value != line.only:
             yield f"{key}={short(value)[1:-1]}: {line.says}; set {key}={line.only}, or leave it out"
+    address = config.broker_ip1.split(".")
+    if len(address) != 4 or not all(part in _BYTES for part in address):
+        yield (
+            f"brokerIP1={short(config.broker_ip1)[1:-1]}: each record gets the store's address of IPv4, and names are "
+            "not looked up; set brokerIP1 to such an address, or leave it out"
+        )
     if listens and not 0 < config.ha_transfer_batch_size <= MOST_BATCH:
         yield (
             f"haTransferBatchSize={config.ha_transfer_batch_size}: no slave of RocketMQ can read such frames; set "

@@ -214,6 +214,8 @@ class StoreConfig:
     broker_cluster_name: str = "DefaultCluster"
     broker_name: str = ""
     broker_id: int = 0
+    broker_ip1: str = "127.0.0.1"  # RocketMQ's default is the machine's own address
+    listen_port: int = 10_911
     default_topic_queue_nums: int = 8
     flush_consumer_offset_interval: int = 5_000
 
@@ -484,6 +486,7 @@ def _unknown(key: object) -> ConfigError:
 
 # Keys whose capitals do not follow from the name in snake case.
 _ODD = {
+    "broker_ip1": "brokerIP1",
     "enabled_append_prop_crc": "enabledAppendPropCRC",
     "force_verify_prop_crc": "forceVerifyPropCRC",
     "check_crc_on_recover": "checkCRCOnRecover",
@@ -539,6 +542,7 @@ _LIMITS = {
     "max_index_num": (2, I32_MAX),
     "timer_precision_ms": (1, I32_MAX),
     "broker_id": (-1, I64_MAX),
+    "listen_port": (0, 65_535),
     "os_page_cache_busy_time_out_mills": (0, I64_MAX),
     "flush_delay_offset_interval": (0, I64_MAX),
     "max_ha_transfer_byte_in_second": (0, I64_MAX),

@@ -150,6 +150,8 @@ class Settings(TypedDict, total=False):
     broker_cluster_name: str
     broker_name: str
     broker_id: int
+    broker_ip1: str
+    listen_port: int
     default_topic_queue_nums: int
     flush_consumer_offset_interval: int
     access_message_in_memory_hot_ratio: int

@@ -290,6 +290,7 @@ class StoreParts:
             files,
             self.config,
             state,
+            f"{self.config.broker_ip1}:{self.config.listen_port}",
             batch_topics=self._batches,
             ours=self._ownership.is_ours,
             unique=UniqueKeys(effects) if self.opening.unique_keys else None,

@@ -14,7 +14,7 @@ import inspect
 import os
 import sys
 import threading
-from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
@@ -50,6 +50,7 @@ from flintmq.store.layout import config_reader
 from flintmq.store.layout.directories import outside_of_stores
 from flintmq.store.layout.store_config import given_config
 from flintmq.store.listening import ListenOptions, address_of
+from flintmq.store.read.by_place import by_offset_msg_id, not_there
 from flintmq.store.reentry import in_handler, lockless, reentered
 from flintmq.store.view import StoreView, open_store
 
@@ -479,6 +480,36 @@ class MessageStore(Putter):
         self._parts.counters.got(result.batch.num_rows)
         return result
 
+    def get_at(self, physical_offset: int) -> StoredMessage:
+        """Return the message whose record begins at this log offset.
+
+        Raises:
+            TypeError: an offset of another type.
+            MessageNotFoundError: no valid record begins there.
+            UsageError: the store is closed.
+
+        Thread: any.
+        """
+        self._parts.state.check()
+        physical_offset = arguments.number("physical_offset", physical_offset)
+        message = self._parts.reader.at(physical_offset)
+        if message is None:
+            raise not_there(physical_offset, self._parts.files.min_offset, self._parts.log.end)
+        return message
+
+    def get_by_offset_msg_id(self, offset_msg_id: str) -> StoredMessage:
+        """Return the message with this offset message id, in upper or lower case.
+
+        Raises:
+            TypeError: no text.
+            UsageError: the text is no offset message id, or the store is closed.
+            MessageNotFoundError: no record begins there, or one of another broker does.
+
+        Thread: any.
+        """
+        self._parts.state.check()
+        return by_offset_msg_id(offset_msg_id, self.get_at)
+
     def query(self, topic: str, key: str, begin: int | None = None, end: int | None = None) -> Messages:
         """Return the newest messages with a key, at most maxMsgsNumBatch, in log order.
 
@@ -738,6 +769,28 @@ class MessageStore(Putter):
         while not self._services and parts.dispatch.dispatch_once():
             pass
         return parts.dispatch.wait(end, timeout, parts.failure)
+
+    def on_arrival(self, callback: Callable[[list[tuple[str, int]]], object]) -> Callable[[], None]:
+        """Have a function called when messages can be read; return a function that ends this.
+
+        Args:
+            callback: gets (topic, queue_id) of each queue that has new messages, once for each block of messages that
+                `get` finds from then on. It must return soon, for nothing is dispatched meanwhile, and must not wait
+                for the store. An error of it is logged, once.
+
+        Returns:
+            A function without arguments. A call that is under way when it returns goes on.
+
+        Raises:
+            TypeError: the callback cannot be called.
+            UsageError: the store is closed, or its dispatch is left to another process.
+
+        Thread: any; the callback is called by the thread that dispatches.
+        """
+        self._check_dispatched("on_arrival")
+        if not callable(callback):
+            raise TypeError(f"callback is of type {type(callback).__name__}; give a function")
+        return self._parts.queues.on_arrival(callback)
 
     def close(self) -> None:
         """Flush and dispatch everything, then mark the store as stopped cleanly.

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from flintmq.config.keys import StoreConfig
 from flintmq.config.text import check_choice, short
-from flintmq.errors import CorruptStoreError, FormatError, MessageNotFoundError, StoreError, UsageError
-from flintmq.format.message_id import parse_offset_msg_id
+from flintmq.errors import CorruptStoreError, MessageNotFoundError, StoreError, UsageError
 from flintmq.message import Messages, RawResult, StoredMessage, stored_message
 from flintmq.storage.files.filesystem import REAL, Effects
 from flintmq.storage.files.store_url import effects_for
@@ -36,6 +35,7 @@ from flintmq.store.layout.given_sizes import open_root
 from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.read.answer import Pull
 from flintmq.store.read.batch import LogMaps, QueueBatch, read_batch
+from flintmq.store.read.by_place import by_offset_msg_id, not_there
 from flintmq.store.read.key_query import KeyQuery
 from flintmq.store.read.queue_lookup import QueueLookup, lacking_text
 from flintmq.store.read.view_queue import ViewQueue
@@ -339,7 +339,7 @@ class StoreView(Tabular):
             low, high = self.min_physical_offset, self.max_physical_offset
             if low <= physical_offset < self._now.snapshot.again().log.min_offset:
                 raise MessageNotFoundError(f"no record begins at log offset {physical_offset}: {REMOVED}")
-            raise MessageNotFoundError(f"no record begins at log offset {physical_offset}; the log has {low} to {high}")
+            raise not_there(physical_offset, low, high)
         return message
 
     def get_by_offset_msg_id(self, offset_msg_id: str) -> StoredMessage:
@@ -350,17 +350,7 @@ class StoreView(Tabular):
             UsageError: the text is no offset message id.
             MessageNotFoundError: no record begins there, or one of another broker does.
         """
-        arguments.texts(offset_msg_id=offset_msg_id)
-        try:
-            _, _, physical_offset = parse_offset_msg_id(offset_msg_id)
-        except FormatError as error:
-            raise UsageError(error.reason) from None
-        message = self.get_at(physical_offset)
-        if message.offset_msg_id != offset_msg_id.upper():
-            raise MessageNotFoundError(
-                f"{short(offset_msg_id)}: the record at log offset {physical_offset} has the id {message.offset_msg_id}"
-            )
-        return message
+        return by_offset_msg_id(offset_msg_id, self.get_at)
 
     # -- by key and by time -----------------------------------------------------------------------------------------
 

@@ -7,8 +7,10 @@ ConsumeQueueStore, ConsumeQueue.
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Container
+from collections.abc import Callable, Container
+from typing import TypeAlias
 
 from flintmq.config.keys import StoreConfig
 from flintmq.format.text import java_decode, java_encode
@@ -29,6 +31,10 @@ from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
 from flintmq.store.layout import directories
 from flintmq.store.layout.queue_name import BATCH, PLAIN, Queue, QueueName
 
+log = logging.getLogger("flintmq.dispatch")
+
+Arrived: TypeAlias = list[tuple[str, int]]
+"""(topic, queue id) of each queue that has news, once."""
 _LIGHT = LMQ_PREFIX.encode()  # light queues have no ext queue
 
 
@@ -44,6 +50,8 @@ class ConsumeQueues:
         self.changed, self._flushing = Condition(), Lock()
         self.arrivals = 0  # incremented with every block that readers may see
         self._watched: dict[bytes, list[set[int]]] = {}  # topic -> what `watch` returned
+        self._callbacks: list[Callable[[Arrived], object]] = []  # replaced, never changed
+        self._failed: list[Callable[[Arrived], object]] = []  # those whose error was logged
 
     def open_plain(self, topic: bytes, queue_id: int) -> RunningQueue | None:
         place = topic, queue_id
@@ -162,6 +170,10 @@ class ConsumeQueues:
                 batch.take(unit)
                 self._tell(key.topic, key.queue_id)
         self.wake()
+        if self._callbacks:
+            numbers = dict.fromkeys([number for number, first, end in block.queues if first < end])
+            numbers |= dict.fromkeys([number for number, _ in block.batch_units])
+            self._call([dispatcher.queues.keys[number] for number in numbers])
 
     def watch(self, topic: bytes) -> set[int]:
         """Return a set that gets each queue of a topic that has news from now on.
@@ -171,6 +183,30 @@ class ConsumeQueues:
         news: set[int] = set()
         self._watched.setdefault(topic, []).append(news)
         return news
+
+    def on_arrival(self, callback: Callable[[Arrived], object]) -> Callable[[], None]:
+        """Call a function after each block that readers may see; return what ends that.
+
+        Thread: any; the function is called by the dispatcher.
+        """
+        with self.changed:
+            self._callbacks = [*self._callbacks, callback]
+
+        def end() -> None:
+            with self.changed:
+                self._callbacks = [one for one in self._callbacks if one is not callback]
+
+        return end
+
+    def _call(self, queues: list[Queue]) -> None:
+        arrived = [(java_decode(queue.topic), queue.queue_id) for queue in queues]
+        for callback in self._callbacks:
+            try:
+                callback(arrived)
+            except Exception:
+                if not any(one is callback for one in self._failed):
+                    self._failed.append(callback)
+                    log.exception("%s: a callback of on_arrival failed, which is logged once", self.root)
 
     def _tell(self, topic: bytes, queue_id: int) -> None:
         # After the end that readers see was raised, and before W6: who is woken finds the queue in the set.

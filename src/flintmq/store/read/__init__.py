@@ -3,6 +3,7 @@
 answer        has RocketMQ's rules of one answer: statuses, limits, filter by tags
 get           answers a get of a running store
 view_queue    answers a get of a view, as a running store does
+by_place      finds one message by its log offset or offset message id
 get_batch     returns the records of a queue in place, for Arrow columns
 queue_lookup  finds messages by queue and offset in a view
 known_topics  compares topics that a read names with those of the store

@@ -15,7 +15,7 @@ from operator import index
 from flintmq.config.keys import StoreConfig
 from flintmq.format.consume_queue import UNIT_SIZE, Unit
 from flintmq.format.record import BLANK_SIZE
-from flintmq.format.record_view import size_at
+from flintmq.format.record_view import SIZE, size_at
 from flintmq.format.text import java_encode
 from flintmq.kernels.read import fetch, walk
 from flintmq.kernels.read.derive import unit as unit_bytes
@@ -123,6 +123,13 @@ class LiveReader:
         self, topic: str, queue_id: int, offset: int, max_messages: int, tags: str | None, max_bytes: int
     ) -> RawResult:
         return raw_result(self.get_slowly(topic, queue_id, offset, max_messages, tags, 0, max_bytes))
+
+    def at(self, physical_offset: int) -> StoredMessage | None:
+        """Read the valid record that begins at this log offset; None if there is none."""
+        head = self.files.read(physical_offset, SIZE.size)
+        size = 0 if head is None else size_at(head)
+        raw = self.files.read(physical_offset, size) if 0 < size <= self.files.file_size else None
+        return StoredMessage(raw) if raw and _counts(raw, physical_offset) else None
 
     def record(self, unit: Unit, topic: bytes, queue_id: int, offset: int) -> StoredMessage | None:
         """Read the record of a unit if it is valid and has this queue and queue offset; else None.
