@@ -116,7 +116,10 @@ class StoreView(Tabular):
         self._lookup, self._maps = None, None
 
     def refresh(self) -> None:
-        """Read the store again: new and deleted files, the end of the log, new messages."""
+        """Read the store again: new and deleted files, the end of the log, new messages.
+
+        No queue has new messages if `max_physical_offset` stays the same; else `bounds` tells of each queue.
+        """
         now = self._now
         self._lookup = QueueLookup(now.snapshot.again(), now)
         self._maps = self._maps and LogMaps()

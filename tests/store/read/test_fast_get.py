@@ -49,9 +49,10 @@ def both(reader: LiveReader, *asked: Any) -> GetResult | None:
         assert answers(fast) == answers(slow), asked
         assert type(fast) is GetResult and fast == slow and repr(fast) == repr(slow)
     for most_bytes in (256 << 10, 600, 0):
-        raw = reader.fast.read_raw(*asked[:5], most_bytes)
+        where: tuple[Any, ...] = (*asked[:5], most_bytes)
+        raw = reader.fast.read_raw(*where)
         assert (raw is None) <= (fast is None), "whoever reads all of it reads a part of it"
-        assert raw in (None, reader.get_raw_slowly(*asked[:5], most_bytes)), asked
+        assert raw in (None, reader.get_raw_slowly(*where)), asked
     return fast
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from flintmq import open_store
 from flintmq.format.record_view import size_at
-from flintmq.message import GetMessageStatus, GetResult, Message, RawResult
+from flintmq.message import GetMessageStatus, GetResult, Message, RawResult, StoredMessage
 from flintmq.store.message_store import MessageStore
 from flintmq.store.view import StoreView
 from flintmq.testing.damage import flip
@@ -169,3 +169,45 @@ def test_a_view_without_units_reads_the_log(tmp_path: Path, gone: str):
                 found, due = view.get_raw("T", 0, at, tags=tags), wanted.pop(0)
                 assert found.status is due.status and found.data.startswith(due.data)
                 assert found.next_begin_offset >= due.next_begin_offset
+
+
+@pytest.mark.parametrize("dispatch", ["thread", "external"])
+def test_a_view_of_a_live_store_sees_new_messages_after_refresh(tmp_path: Path, dispatch: str):
+    """With `external` no message has a unit yet."""
+    with open_small(tmp_path, dispatch=dispatch) as store, store.view() as view:
+        bodies: list[bytes] = []
+        for number in range(25):
+            end, before = view.max_physical_offset, view.bounds("T", 0)
+            view.refresh()
+            assert (view.max_physical_offset, view.bounds("T", 0)) == (end, before) == (end, (0, number))
+            assert view.get_raw("T", 0, number).status is (S.OFFSET_OVERFLOW_ONE if number else S.NO_MESSAGE_IN_QUEUE)
+            body = b"%d" % number
+            bodies.append(body)
+            assert store.put(Message("T", body, tags=f"t{number % 2}"))
+            assert view.bounds("T", 0) == before, "a view does not change by itself"
+            view.refresh()
+            assert view.max_physical_offset > end and view.bounds("T", 0) == (0, number + 1)
+            found = view.get_raw("T", 0, number)
+            assert (found.status, found.count, found.next_begin_offset) == (S.FOUND, 1, number + 1)
+            assert StoredMessage(found.data).body == body
+        at, got = 0, []
+        while at < 25:
+            found = view.get_raw("T", 0, at, tags="t1")
+            got += [StoredMessage(raw).body for raw in records(found.data)]
+            assert found.next_begin_offset > at
+            at = found.next_begin_offset
+        assert got == bodies[1::2]
+
+
+def test_records_far_apart_in_the_log(tmp_path: Path):
+    """Between those of one queue are more bytes of others than are read at once."""
+    with MessageStore(tmp_path, dev=True) as store:
+        for number in range(6):
+            store.put(Message("A", b"%d" % number))
+            store.put(Message("B", bytes(150_000)))
+        assert store.wait_dispatched(10)
+        with store.view() as view:
+            found = view.get_raw("A", 0, 0)
+            assert found == store.get_raw("A", 0, 0) == as_raw(store.get("A", 0, 0)) and found.count == 6
+            assert view.get_raw("B", 0, 0) == store.get_raw("B", 0, 0) == as_raw(store.get("B", 0, 0))
+            assert view.get_raw("B", 0, 2, max_bytes=1).count == 1, "a record larger than the limit"

@@ -1,5 +1,7 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
-"""The fast way of a get: from a queue offset to messages, or to their records end to end, in one call.
+"""The fast way of a get: from a queue offset to messages in one call.
+
+A raw get makes the same way, and its answer is the bytes of the records, end to end.
 
 It takes units from the blocks that a running queue keeps, copies each record once, and checks it as `fetch.check` does.
 An answer is either exactly that of store/read/get.py, or None: then nothing was done, and the caller goes the slow way,
@@ -173,7 +175,10 @@ class FastReader:
         return self._get(topic, queue_id, offset, max_messages, tags, 0, max(limit, 0))
 
     def _get(self, topic, queue_id, offset, most, tags, wait_ms, raw_bytes):
-        """Answer a get, or return None; `raw_bytes`: largest size of a raw answer, -1 for one of messages."""
+        """Answer a get, or return None.
+
+        `raw_bytes`: largest size of a raw answer; -1 for an answer of messages.
+        """
         overflow: cython.int = 0
         if not (PyUnicode_CheckExact(topic) and PyLong_CheckExact(queue_id) and PyLong_CheckExact(offset)):
             return None
@@ -284,7 +289,7 @@ class FastReader:
         return None if data is None else self._raw_result(status, data, count, following, low, high)
 
     def _block(self, queue, first, following):
-        """Return the block that begins at `first`, with the unit of `following`; None if there is none."""
+        """Return the block that begins at `first` if it has the unit of `following`; else None."""
         with cython.critical_section(queue.blocks):  # `get` borrows a reference, and a block may be dropped
             block = queue.blocks.get(first)
         if block is None or first + len(block) // _UNIT <= following:
@@ -294,7 +299,7 @@ class FastReader:
         return block
 
     def _records(self, files, queue, queue_id, at, stop, codes, total):
-        """Return the records of these queue offsets, `total` bytes; None if the slow way must judge one."""
+        """Return the records of these queue offsets, `total` bytes, or None."""
         data: bytes = PyBytes_FromStringAndSize(cython.NULL, total)
         into: cython.pointer(cython.uchar) = cython.cast(cython.p_uchar, PyBytes_AS_STRING(data))
         block: bytes = b""

@@ -17,7 +17,9 @@ def not_there(physical_offset: int, low: int, high: int) -> MessageNotFoundError
 
 
 def by_offset_msg_id(offset_msg_id: str, get_at: Callable[[int], StoredMessage]) -> StoredMessage:
-    """Return the message with an offset message id; `get_at` finds a record by its log offset, or raises.
+    """Return the message with an offset message id.
+
+    `get_at` finds a record by its log offset, or raises.
 
     Raises:
         TypeError: no text.

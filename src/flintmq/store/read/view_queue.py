@@ -52,7 +52,7 @@ class ViewQueue:
             return raw_result(GetResult(*pull.taken(self, offset, self.log_end, self.record), *self.bounds))
 
     def _together(self, units: list[tuple[Unit, int]], records: RecordReader) -> bytes | None:
-        """Read the records of units with their queue offsets; None if one is not right where its unit points."""
+        """Read the records of units, with their queue offsets; None if one is not right."""
         if not units:
             return b""
         low, stop = units[0][0].physical_offset, units[-1][0].physical_offset + units[-1][0].size
