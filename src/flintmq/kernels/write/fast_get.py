@@ -1,13 +1,11 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
 """The fast way of a get: from a queue offset to messages in one call.
 
-A raw get makes the same way, and its answer is the bytes of the records, end to end.
-
 It takes units from the blocks that a running queue keeps, copies each record once, and checks it as `fetch.check` does.
 An answer is either exactly that of store/read/get.py, or None: then nothing was done, and the caller goes the slow way,
 which reports what is wrong. It is left to the slow way whatever the fast one does not know: queues of batches and light
 queues, units with an address in the ext queue, units and records that are not right, large records, and every status
-but FOUND, NO_MATCHED_MESSAGE and OFFSET_OVERFLOW_ONE.
+but FOUND, NO_MATCHED_MESSAGE and OFFSET_OVERFLOW_ONE. The answer to a raw get has the same records, end to end.
 
 The GIL is held while nothing waits for the disk. A record of the last file is copied from its map, as the slow way
 does. A record of an older file is read with `preadv2(RWF_NOWAIT)`; if it is not in memory, the file is held, and
