@@ -4,11 +4,11 @@
 
 `delta` and `iceberg` are the lake's own writers, fed by a stream of ours (with the jars of `make lake-writers`); `sink`
 is a stream of ours into our sink; `replay` and `rebuild` are the commands. Each is killed in its driver (Python), its
-JVM, the Python side of the source in the JVM (streams alone have one), a Python that Spark started (not of the lake's
-writers, which have none), and, in each second round, on `local-cluster`, an executor. The store grows before each start.
-After some kills a run goes to its end: the table must have each message of a queue once, the other store also in its
-order, and a rebuild each byte of a local one. No process and no socket of a job that ended may be left. What is wrong
-ends the run, and its folder is kept.
+JVM, the Python side of the source in the JVM (streams alone have one), a Python that Spark started (the lake's writers
+have none), and, in each second round, on `local-cluster`, an executor. The store grows before each start. After some
+kills a run goes to its end: the table must have each message of a queue once, the other store also in its order, and a
+rebuild each byte of a local one. No process and no socket of a job that ended may be left. What is wrong ends the run,
+and its folder is kept.
 """
 
 from __future__ import annotations
@@ -117,6 +117,8 @@ class Round:
         else:
             assert self.hurt, f"ended with {self._code()} although nobody was killed"
             self.counted["gave up"] += 1
+            words = [line for line in self.job.last_words() if "Exception" in line or "Error" in line]
+            print(f"{self.job.kind} gave up after {self.hurt}: {words[-1][:300] if words else ''}", flush=True)
 
     def _finish(self) -> None:
         """Let the job go to its end, from what is there."""
@@ -144,10 +146,8 @@ def killed(folder: Path, kind: str, kills: int, seed: int, masters: tuple[str, .
         try:
             one.live(min(PER_ROUND, kills - counted["kills"]))
         except Exception as error:
-            errors = place / "export.err"
-            raise AssertionError(
-                f"{place}: {error}; killed: {one.hurt}\n{errors.read_text()[-1500:] if errors.exists() else ''}"
-            ) from error
+            last = "\n".join(one.job.last_words()[-30:])
+            raise AssertionError(f"{place}: {error}; killed: {one.hurt}\n{last}") from error
         counted += one.counted
         print(f"{kind} on {masters[number % len(masters)]}: {dict(counted)}", flush=True)
         shutil.rmtree(place)

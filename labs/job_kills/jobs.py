@@ -56,6 +56,11 @@ class Job(Query):
         except OSError:
             return frozenset()  # one went meanwhile
 
+    def last_words(self) -> list[str]:
+        """The lines that all runs have written as errors."""
+        errors = self.folder / "export.err"
+        return errors.read_text(errors="replace").splitlines() if errors.exists() else []
+
     def check(self) -> None:
         """Compare what a run to the end has left with the store.
 

@@ -85,6 +85,9 @@ FIGURES = {
     ),
     "bucket-kills": Figures("bucket_kills", ("kills", "messages", "comparisons"), ("missing", "doubled")),
     "upsert-kills": Figures("upsert_kills", ("kills", "changes", "comparisons")),
+    "job-kills": Figures(
+        "job_kills", ("kills", "driver", "java", "side", "worker", "executor", "messages", "comparisons"), by="kind"
+    ),
     "replication": Figures(
         "replication",
         ("kills", "lines cut", "stores", "messages", "messages that the reader checked",

@@ -25,6 +25,7 @@ FOLDERS = {
     "docs/spark/": "lake",
     "tests/cli/lake/": "lake",
     "tests/lake/": "lake",
+    "tests/robustness/test_job_kills.py": "lake",
     "tests/robustness/torture_spark/": "lake",
     "tests/spark/": "lake",
     "docs/operations/follow.md": "live",

@@ -31,8 +31,10 @@ def settings(form: str, work: str) -> dict[str, Any]:
     if form == "flintmq":
         return {}
     found: dict[str, Any] = {"spark.jars": ",".join(map(str, jars(form)))}
-    if form == "delta":
+    if form == "delta":  # which reads its log in 50 tasks, and shuffles in 200
         return found | {
+            "spark.sql.shuffle.partitions": 2,
+            "spark.databricks.delta.snapshotPartitions": 1,
             "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         }
