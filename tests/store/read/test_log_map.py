@@ -125,3 +125,26 @@ def test_the_newest_of_two_at_one_place_is_found_and_nothing_outside(golden):
     assert find_between(log, QueueName(name.topic, 99), row["queue_offset"], 0, 737416) is None
     assert find_between(log, QueueName("no\ufffdtopic", 0), 0, 0, 737416) is None
     assert LogMap(0, RULES).find(log, name, 0) is None and LogMap(0, RULES).bounds(name) is None
+
+
+def test_what_one_walk_finds_is_what_a_walk_for_each_finds(golden_store, monkeypatch):
+    """Queue by queue as a reader goes, with and without what the last walk has found; and it walks less."""
+    monkeypatch.setattr(log_map, "SEGMENT_BYTES", 4096)
+    log, real, walks = log_of(golden_store), log_map._of_queue, []
+    monkeypatch.setattr(log_map, "_of_queue", lambda *asked: walks.append(asked[1]) or real(*asked))
+    found = LogMap(0, RULES)
+    found.extend(log, log.limit)
+    numbers = [0, 0]
+    for name in list(found.names())[:20]:
+        low, high = found.bounds(name)
+        for offset in range(max(low - 1, 0), min(high + 1, low + 40)):
+            before = len(walks)
+            message = found.find(log, name, offset)
+            between = len(walks)
+            found._walked = None
+            again = found.find(log, name, offset)
+            assert (message and message.raw) == (again and again.raw), (name, offset)
+            numbers = [numbers[0] + between - before, numbers[1] + len(walks) - between]
+            found.find(log, name, offset - 1)  # a reader of another offset, amid
+            found.find(log, name, offset)
+    assert 0 < 3 * numbers[0] <= numbers[1]

@@ -27,6 +27,7 @@ from flintmq.store.dispatch.queue_positions import places
 from flintmq.store.layout.queue_name import QueueName
 
 SEGMENT_BYTES = 4 << 20
+AT_ONCE = 256  # queue offsets that one walk through a segment looks for
 
 _INNER = re.compile(rb"INNER_(NUM|MULTI_DISPATCH)\x01")
 
@@ -52,6 +53,8 @@ class LogMap:
         self.report = Report()
         self._segments = array("q")  # log offset of each segment's first record
         self._queues: dict[QueueName, array[int]] = {}  # repeated: segment, lowest offset, end of offsets
+        # Queue and segment of the last walk, its first offset, and the newest record of each offset.
+        self._walked: tuple[tuple[QueueName, int], int, dict[int, StoredMessage]] | None = None
 
     def copy(self) -> LogMap:
         """Return a copy that can be extended independently."""
@@ -72,6 +75,7 @@ class LogMap:
         """
         dispatcher = self._dispatcher()
         selector = Selector(Predicate(topics=None if topic is None else frozenset([topic])))
+        self._walked = None
         walk = LogWalk(log, begin=self.end, end=end, strict=False, report=self.report)
         for piece in walk if end > self.end else ():
             if not self._segments or piece.base + piece.positions[0] - self._segments[-1] >= SEGMENT_BYTES:
@@ -140,11 +144,24 @@ class LogMap:
         for at in range(len(found) - 3, -1, -3):
             segment, low, high = found[at : at + 3]
             if low <= offset < high:
-                stop = self._segments[segment + 1] if segment + 1 < len(self._segments) else self.end
-                message = find_between(log, name, offset, self._segments[segment], stop)
+                message = self._in_segment(log, name, segment, offset)
                 if message is not None:
                     return message
         return None
+
+    def _in_segment(self, log: LogFiles, name: QueueName, segment: int, offset: int) -> StoredMessage | None:
+        """Find the newest record at an offset in one segment; those of the next offsets are found with it."""
+        walked = self._walked
+        if walked is None or walked[0] != (name, segment) or not walked[1] <= offset < walked[1] + AT_ONCE:
+            end, newest = offset + AT_ONCE, dict[int, StoredMessage]()
+            stop = self._segments[segment + 1] if segment + 1 < len(self._segments) else self.end
+            for message in _of_queue(log, name, self._segments[segment], stop, offset, end):
+                for place in places(message):
+                    if (place.topic, place.queue_id) == name:
+                        its = range(max(place.offset, offset), min(place.offset + place.messages, end))
+                        newest.update(dict.fromkeys(its, message))
+            walked = self._walked = (name, segment), offset, newest
+        return walked[2].get(offset)
 
 
 def find_between(log: LogFiles, name: QueueName, offset: int, begin: int, end: int) -> StoredMessage | None:
