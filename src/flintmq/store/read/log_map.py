@@ -150,7 +150,7 @@ class LogMap:
         return None
 
     def _in_segment(self, log: LogFiles, name: QueueName, segment: int, offset: int) -> StoredMessage | None:
-        """Find the newest record at an offset in one segment; those of the next offsets are found with it."""
+        """Find the newest record at an offset in one segment, and keep those of the next ones."""
         walked = self._walked
         if walked is None or walked[0] != (name, segment) or not walked[1] <= offset < walked[1] + AT_ONCE:
             end, newest = offset + AT_ONCE, dict[int, StoredMessage]()
