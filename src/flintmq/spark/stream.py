@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches in the driver, and reads a part of one in a task."""
 
+    _goes_on = False  # whether a micro-batch was planned
+
     def __init__(self, options: StreamOptions, schema: StructType) -> None:
         self.options, self.wanted = options, schema
         self.stream: Any = StoresStream(options)
@@ -78,8 +80,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     "Spark 4.0 and 4.1 do not limit micro-batches of a Python source; leave maxOffsetsPerTrigger and "
                     "alike out, or use the source in the JVM (spark.jars)"
                 )
-            return dict(self.stream.next_end(self.stream.initial(), limits=False))
-        return dict(self.stream.next_end(start, limits=not isinstance(limit, ReadAllAvailable)))
+            return self.next_end(self.stream.initial(), limits=False)
+        return self.next_end(start, limits=not isinstance(limit, ReadAllAvailable))
+
+    def next_end(self, start: dict[str, Any], limits: bool) -> dict[str, Any]:
+        """Return the end of the next micro-batch.
+
+        The first one of a query that goes on from a checkpoint tells what `initialOffset` told of a new one.
+        """
+        if not self._goes_on:
+            self._goes_on = True
+            self.stream.tell_unknown()
+        return dict(self.stream.next_end(start, limits=limits))
 
     @from_one_frame
     def reportLatestOffset(self) -> dict[str, Any]:

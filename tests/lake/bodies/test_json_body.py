@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from flintmq.lake.bodies.ddl import read_schema
-from flintmq.lake.bodies.failure import NO_JSON, NO_UTF8, NOT_OF_SCHEMA
+from flintmq.lake.bodies.failure import NO_JSON, NO_UTF8, NOT_OF_SCHEMA, TOO_DEEP
 from flintmq.lake.bodies.form import BodyForm, decoded
 from flintmq.lake.bodies.json_body import reader
 
@@ -90,6 +90,7 @@ def test_bodies_that_are_no_object_of_their_own():
         b'\xef\xbb\xbf{"v": 1}': NO_JSON,
         b"{} x": NO_JSON,
         b'{"v": NaN}': NO_JSON,
+        b'{"x": %s%s}' % (b"[" * 1_000_000, b"]" * 1_000_000): TOO_DEEP,
     }
     bodies = [body for one in odd for body in (one, b'{"v": 9}')]
     column, bad = parsed(bodies, "long")

@@ -325,6 +325,40 @@ def test_without_a_place_for_it_what_is_no_change_ends_the_export(tmp_path: Path
     assert not (tmp_path / "out").exists()
 
 
+def test_json_that_is_nested_too_deep_is_called_so(tmp_path: Path) -> None:
+    """Python's parser stops at its own depth; the body may be JSON."""
+    with open_small(tmp_path / "s", Clock(), mappedFileSizeCommitLog=1 << 22) as store:
+        store.put(Message("changes", b"[" * 1_000_000 + b"]" * 1_000_000))
+    with pytest.raises(StoreError, match="the change cannot be read: JSON that is nested too deep; --dead-letters DIR"):
+        export(str(tmp_path / "s"), **keyed(tmp_path / "out", "delta", "debezium"))
+    messages: dict[str, Any] = {"out": str(tmp_path / "rows"), "body": "json", "body_schema": SCHEMA}
+    assert export(str(tmp_path / "s"), **messages).bad_reasons == {"JSON that is nested too deep": 1}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_inner_batch_is_told_to_be_taken_apart(tmp_path: Path, way: str) -> None:
+    row, store = {"id": 1, "name": "x", "total": 1.0}, tmp_path / "s"
+    make = {
+        "debezium": lambda row: debezium("c", None, row),
+        "canal": lambda row: canal("INSERT", [row], None),
+        "plain": lambda row: json.dumps(row).encode(),
+    }[way]
+    with open_small(store, Clock(), mappedFileSizeCommitLog=1 << 16) as batches:
+        batches.create_topic("changes", 1, "BatchCQ")
+        batches.put_batch([Message("changes", make({**row, "id": n})) for n in range(3)])
+    words = "the change cannot be read: an inner batch, which --explode takes apart"
+    choices = keyed(tmp_path / "out", "delta", way)
+    with pytest.raises(StoreError, match=f"{words}$"):
+        export(str(store), **choices)
+    done = export(str(store), **choices | {"out": str(tmp_path / "kept"), "dead_letters": str(tmp_path / "dead")})
+    assert done.bad_reasons == {"an inner batch, which --explode takes apart": 1}
+    export(str(store), **choices, explode=True)
+    assert [found["id"] for found in rows_in(tmp_path / "out", "delta")] == [0, 1, 2]
+    put(store, b"?")
+    with pytest.raises(StoreError, match="the change cannot be read: not JSON; --dead-letters DIR"):
+        export(str(store), **choices, explode=True)
+
+
 def test_a_key_of_several_columns_and_types(tmp_path: Path) -> None:
     schema = "shop string, day date, at timestamp, open boolean, n int, gone string"
     key = ["shop", "day", "at", "open", "n"]

@@ -111,6 +111,14 @@ def test_options_of_messages_are_none_of_a_metadata_table(spark, named, tmp_path
     assert rows(spark, f"SELECT count(*) FROM {mq}.Orders.{table}") == [(found[table],)]
 
 
+def test_a_metadata_table_is_not_written(spark, named, tmp_path):
+    from pyspark.errors import PySparkException
+
+    mq = named(path=filled(tmp_path / "store", Orders=1), writable="true")
+    with pytest.raises(PySparkException, match="flintmq writes messages; a table queues is read from other files"):
+        spark.sql(f"INSERT INTO {mq}.Orders.queues SELECT * FROM {mq}.Orders.queues")
+
+
 @pytest.mark.parametrize("name", ["Nothing", "Orders.nothing", "nowhere.Orders"])
 def test_what_is_not_there_is_no_table(spark, named, tmp_path, name):
     from pyspark.errors import AnalysisException
@@ -127,6 +135,23 @@ def test_a_time_shows_what_was_stored_until_then(spark, named, tmp_path):
     assert rows(spark, f"SELECT count(*) FROM {mq}.Orders TIMESTAMP AS OF '{last}'") == [(20,)]
     before = f"timestamp'{last}' - INTERVAL 1 HOUR"
     assert rows(spark, f"SELECT count(*) FROM {mq}.Orders TIMESTAMP AS OF {before}") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("table", "travel", "words"),
+    [
+        ("Orders", "TIMESTAMP AS OF '1989-12-31'", "TIMESTAMP AS OF 1989-12-31T.*Z: .*name a time since 1990-01-01"),
+        ("Orders.queues", "TIMESTAMP AS OF '2026-01-01'", "TIMESTAMP AS OF is for messages; a table queues shows .* now"),
+        ("Orders", "VERSION AS OF 3", "no versions: time travel is by store time, as TIMESTAMP AS OF '"),
+    ],
+)
+def test_time_travel_that_there_is_not_is_refused_in_the_words_of_sql(spark, named, tmp_path, table, travel, words):
+    from pyspark.errors import PySparkException
+
+    mq = named(path=filled(tmp_path / "store", Orders=1))
+    with pytest.raises(PySparkException, match=words) as refused:
+        spark.sql(f"SELECT * FROM {mq}.{table} {travel}").collect()
+    assert "endingTimestamp" not in str(refused.value)
 
 
 def test_a_permanent_view_and_a_stream_of_a_table(spark, named, tmp_path):
@@ -147,8 +172,13 @@ def test_nothing_is_written_unless_the_catalog_says_so(spark, named, tmp_path):
     from pyspark.errors import PySparkException
 
     mq = named(path=filled(tmp_path / "store", Orders=1))
-    with pytest.raises(PySparkException, match="does not support append|CANNOT_FIND_DATA"):
-        spark.sql(f"INSERT INTO {mq}.Orders (body) VALUES (X'01')")
+    words = r"this catalog of flintmq writes nothing; set spark\.sql\.catalog\.NAME\.writable=true"
+    for how in ("INTO", "OVERWRITE"):
+        with pytest.raises(PySparkException, match=words):
+            spark.sql(f"INSERT {how} {mq}.Orders SELECT * FROM {mq}.Orders")
+    reading = spark.readStream.table(f"{mq}.Orders").writeStream.option("checkpointLocation", str(tmp_path / "c"))
+    with pytest.raises(PySparkException, match=words):
+        reading.trigger(availableNow=True).toTable(f"{mq}.Orders").awaitTermination()
     for change in (f"DROP TABLE {mq}.Orders", f"ALTER TABLE {mq}.Orders ADD COLUMN x int"):
         with pytest.raises(PySparkException):
             spark.sql(change)
@@ -181,8 +211,8 @@ def test_several_stores_are_not_written(spark, named, tmp_path):
         filled(tmp_path / name / "store", Orders=2)
     mq = named(**{"stores.all": tmp_path / "*" / "store", "writable": "true"})
     assert rows(spark, f"SELECT count(*) FROM {mq}.all.Orders") == [(4,)]
-    with pytest.raises(PySparkException, match="does not support append|CANNOT_FIND_DATA"):
-        spark.sql(f"INSERT INTO {mq}.all.Orders (body) VALUES (X'01')")
+    with pytest.raises(PySparkException, match="flintmq writes into one store, and this table is of several"):
+        spark.sql(f"INSERT INTO {mq}.all.Orders SELECT * FROM {mq}.all.Orders")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
 
 

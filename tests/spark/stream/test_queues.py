@@ -40,6 +40,17 @@ def test_a_topic_that_is_not_there_yet_is_told(golden, writer, caplog):
     assert sorted(numbers(row for bite in query.bites() for row in bite)) == list(range(5))
 
 
+def test_a_topic_that_is_not_there_is_told_again_to_a_query_that_goes_on(writer, caplog):
+    writer.put_all(5, ["Orders"])
+    query = Query(writer.path, columns="body", subscribe="Order,Orders", maxOffsetsPerTrigger=2)
+    words = "the store has no topic 'Order'; did you mean 'Orders'?; it is read once it exists"
+    assert query.plan() and [words in line for line in caplog.messages] == [True]
+    caplog.clear()
+    query.restart()
+    assert sorted(numbers(row for bite in query.bites() for row in bite)) == list(range(5))
+    assert len(query.batches) > 2 and [words in line for line in caplog.messages] == [True]
+
+
 def test_a_queue_that_is_gone(golden, tmp_path, no_grace):
     path = golden("basic").copy(tmp_path)
     query = Query(path, maxOffsetsPerTrigger=100)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from flintmq.lake.bodies.failure import NO_JSON, NO_UTF8, NOT_OF_SCHEMA, BadBody
+from flintmq.lake.bodies.failure import NO_JSON, NO_UTF8, NOT_OF_SCHEMA, TOO_DEEP, BadBody
 
 Converter = Callable[[Any], Any]
 Reader = Callable[[bytes], Any]
@@ -30,15 +30,17 @@ def reader(kind: pa.StructType) -> Reader:
 
 
 def parsed(body: bytes) -> Any:
-    """Parse a body of any JSON. Raises BadBody: it is none."""
+    """Parse a body of any JSON. Raises BadBody: it is none, or deeper than Python parses it."""
     try:
         text = body.decode()
     except UnicodeDecodeError as error:
         raise BadBody(NO_UTF8) from error
     try:
         return _DECODER.decode(text)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise BadBody(NO_JSON) from error
+    except RecursionError as error:
+        raise BadBody(TOO_DEEP) from error
 
 
 def text(body: bytes) -> str:

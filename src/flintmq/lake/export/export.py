@@ -16,6 +16,7 @@ from flintmq.cluster.members import Stores
 from flintmq.config.keys import StoreConfig
 from flintmq.config.text import check_choice, short
 from flintmq.errors import CorruptStoreError, StoreError, UsageError
+from flintmq.lake.bodies.failure import INNER_BATCH
 from flintmq.lake.bodies.form import BodyForm
 from flintmq.lake.export.choices import ExportChoices, complete, option_of
 from flintmq.lake.export.compact import FileOptions, parts_of
@@ -465,10 +466,9 @@ def write_files(
 def _unread(batch: pa.RecordBatch, row: int, reason: str) -> StoreError:
     """Return the error about a change that cannot be read, where no directory is given for it."""
     topic, queue, offset = (batch.column(name)[row].as_py() for name in ("topic", "queue_id", "queue_offset"))
-    return StoreError(
-        f"topic {short(topic)}, queue {queue}, offset {offset}: the change cannot be read: {reason}; --dead-letters "
-        "DIR keeps such messages there, and the export goes on without them"
-    )
+    kept = "; --dead-letters DIR keeps such messages there, and the export goes on without them"
+    more = "" if reason == INNER_BATCH else kept
+    return StoreError(f"topic {short(topic)}, queue {queue}, offset {offset}: the change cannot be read: {reason}{more}")
 
 
 def publish(

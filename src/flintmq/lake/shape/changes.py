@@ -24,9 +24,20 @@ import pyarrow as pa
 
 from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.config.text import short
-from flintmq.errors import UsageError
+from flintmq.errors import FormatError, UsageError
+from flintmq.format import inner_batch, record
 from flintmq.lake.bodies import json_body
-from flintmq.lake.bodies.failure import EMPTIES, LEFT_OUT, NO_CHANGE, NO_KEY, NOT_COMPRESSED, NOT_OF_SCHEMA, BadBody
+from flintmq.lake.bodies.failure import (
+    EMPTIES,
+    INNER_BATCH,
+    LEFT_OUT,
+    NO_CHANGE,
+    NO_KEY,
+    NOT_COMPRESSED,
+    NOT_OF_SCHEMA,
+    TOO_DEEP,
+    BadBody,
+)
 from flintmq.lake.bodies.form import BodyForm, column, reader
 from flintmq.store.layout.config_reader import OF_EVERY_BROKER
 
@@ -152,7 +163,7 @@ class ChangeForm:
             try:
                 source, changes = read(body)
             except BadBody as error:
-                bad[number] = error.reason
+                bad[number] = INNER_BATCH if _is_packed(batch, number, body) else error.reason
             except _SkippedError as note:
                 skipped[note.args[0]] += 1
             else:
@@ -182,6 +193,16 @@ class ChangeForm:
         numbered = ordered.append_column("number", pa.array(range(ordered.num_rows), pa.int64()))
         last = numbered.group_by(list(self.key)).aggregate([("number", "max")])["number_max"]
         return ordered.take(last.sort())
+
+
+def _is_packed(batch: pa.RecordBatch, row: int, body: bytes) -> bool:
+    """Return whether a body is an inner batch as it is stored; messages that were taken out keep its flag."""
+    if not batch.column("sys_flag")[row].as_py() & record.INNER_BATCH:
+        return False
+    try:
+        return any(inner_batch.iterate(body))
+    except FormatError:
+        return False
 
 
 _TAKEN = {TIME: "store_timestamp", OFFSET: "physical_offset", BROKER: "broker", QUEUE_OFFSET: "queue_offset"}
@@ -354,6 +375,8 @@ def _of_text(value: Any, kind: pa.DataType) -> Any:
             return {"1": True, "0": False, "true": True, "false": False}[value]
         if pa.types.is_nested(kind):
             return json.loads(value)
-    except (ValueError, KeyError, RecursionError) as error:
+    except RecursionError as error:
+        raise BadBody(TOO_DEEP) from error
+    except (ValueError, KeyError) as error:
         raise BadBody(NOT_OF_SCHEMA) from error
     return value

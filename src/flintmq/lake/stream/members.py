@@ -83,6 +83,10 @@ class StoresStream:
         there = {name: one for name, one in self._look().items() if name in parts}
         return self.offset_of(parts | {name: one.selected(parts[name]) for name, one in there.items()})
 
+    def tell_unknown(self) -> None:
+        for stream in self._look().values():
+            stream.tell_unknown()
+
     def end_now(self) -> None:
         """Set the target of the stream to the present ends of the stores."""
         self._ends_now = True

@@ -106,6 +106,7 @@ class StoreStream:
     ) -> None:
         self.options, self.tell, self.lose = options, tell, lose or tell
         self._queues: StreamQueues | None = None
+        self._named = False  # whether `tell_unknown` has looked
         self._target: Offsets | None = None  # of Trigger.AvailableNow
         self._planned: Offsets = {}  # the end of the last batch
         self._last_batch = 0.0  # when it was planned, by the monotonic clock
@@ -125,17 +126,24 @@ class StoreStream:
         Raises StoreError: nothing was stored at the time to begin at, or later (and no strategy allows it); or files of
         a queue are missing (failOnDataLoss).
         """
-        from flintmq.store.read.known_topics import unknown_topics
-
         queues = self._look()
-        unknown = list(unknown_topics(queues.lookup, self.options.read.predicate).values())
-        if unknown:
-            more = f" (and {len(unknown) - 1} other topics)" if unknown[1:] else ""
-            self.tell(f"{unknown[0]}{more}; it is read once it exists")
+        self.tell_unknown()
         if self.options.start != "latest":
             self._find_lost_queues(queues)
         starts = self._starts(queues)
         return self._flat(starts, begin_anchor(queues, starts))
+
+    def tell_unknown(self) -> None:
+        """Tell, once, which topics are named and not there: a misspelled one would silently give no rows."""
+        from flintmq.store.read.known_topics import unknown_topics
+
+        if self._named:
+            return
+        self._named = True
+        unknown = list(unknown_topics(self._look().lookup, self.options.read.predicate).values())
+        if unknown:
+            more = f" (and {len(unknown) - 1} other topics)" if unknown[1:] else ""
+            self.tell(f"{unknown[0]}{more}; it is read once it exists")
 
     def _find_lost_queues(self, queues: StreamQueues) -> None:
         """Fail, or report it, if a queue lacks its files: no task need walk past its messages."""

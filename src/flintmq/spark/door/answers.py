@@ -213,7 +213,7 @@ def _calls_of(request: Fields) -> Calls:
     in_tasks: Any = source.streamReader(columns)  # without what the planner knows
 
     def next_offset(call: Fields) -> Fields:
-        return _offset(reader.stream.next_end(json.loads(call["start"]), limits=call["limits"]))
+        return _offset(reader.next_end(json.loads(call["start"]), limits=call["limits"]))
 
     def tasks(call: Fields) -> Fields:
         return {"parts": _parts(in_tasks, reader.partitions(json.loads(call["start"]), json.loads(call["end"])))}

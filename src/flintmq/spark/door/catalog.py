@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 from flintmq.cluster.member import Member
 from flintmq.config.keys import KEYS
 from flintmq.errors import UsageError
+from flintmq.format.text import EARLIEST_MS, iso
 from flintmq.lake.read.members import broker_members, of_each
 from flintmq.lake.read.option_text import flag
 from flintmq.lake.read.options import ReadOptions, for_a_view
@@ -92,13 +93,24 @@ class Catalog:
             return {}
         options = {**common, "path": self.stores[store], **_only(topic), **own}
         if until is not None:
-            options["endingTimestamp"] = str(until // 1000 + 1)  # messages of that millisecond are there
+            options["endingTimestamp"] = str(_end_of(until, own))
         properties = {"provider": "flintmq", "location": self.stores[store], "comment": comment}
         found = {"schema": FlintMQSource(options).schema().json(), "options": options, "properties": properties}
-        if self.writable and not own and self._options(store).stores is None:  # of several, which one would it be?
+        found["closed"] = self._why_closed(store, own)
+        if not found["closed"]:
             keys = {name: value for name, value in self.common.items() if name in KEYS}
             found["sink"] = {**keys, "path": self.stores[store], "topic": topic}
         return found
+
+    def _why_closed(self, store: Namespace, own: Mapping[str, str]) -> str:
+        """Return why a table is not written; empty if it is."""
+        if own:
+            return f"flintmq writes messages; a table {own['view']} is read from other files of a store"
+        if self._options(store).stores is not None:  # which one would it be?
+            return "flintmq writes into one store, and this table is of several; give the catalog the one by itself"
+        if not self.writable:
+            return "this catalog of flintmq writes nothing; set spark.sql.catalog.NAME.writable=true in a new session"
+        return ""
 
     def _has(self, namespace: Namespace, topic: str) -> bool:
         def has(member: Member) -> bool:
@@ -124,6 +136,22 @@ class Catalog:
 
     def _options(self, namespace: Namespace) -> ReadOptions:
         return ReadOptions.parse({**self.common, "path": self.stores[namespace]})
+
+
+def _end_of(until: int, own: Mapping[str, str]) -> int:
+    """Return the store time in ms before which the messages of `TIMESTAMP AS OF` are; they end with its millisecond.
+
+    `until`: in microseconds. `own`: options of a metadata table.
+    """
+    if own:
+        raise UsageError(f"TIMESTAMP AS OF is for messages; a table {own['view']} shows what the store has now")
+    ms = until // 1000
+    if ms < EARLIEST_MS:
+        raise UsageError(
+            f"TIMESTAMP AS OF {iso(ms)}: time travel is by store time, and no store is that old; name a time since "
+            f"{iso(EARLIEST_MS)[:10]}"
+        )
+    return ms + 1
 
 
 def _only(topic: str) -> dict[str, str]:

@@ -27,6 +27,9 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 public final class Catalog implements TableCatalog, SupportsNamespaces {
     private static final String NO_CHANGE = "flintmq makes, changes and drops no topics: that is for their broker";
 
+    private static final String NO_VERSIONS =
+            "flintmq's tables have no versions: time travel is by store time, as TIMESTAMP AS OF '2026-11-01 12:00:00'";
+
     private String name;
     private Map<String, String> options;
 
@@ -67,6 +70,12 @@ public final class Catalog implements TableCatalog, SupportsNamespaces {
         return load(table, request("table", table.namespace()).put("until", until));
     }
 
+    /** `VERSION AS OF`, which Spark would answer with that there is no such table. */
+    @Override
+    public Table loadTable(Identifier table, String version) {
+        throw new UnsupportedOperationException(NO_VERSIONS);
+    }
+
     private Table load(Identifier table, ObjectNode request) throws NoSuchTableException {
         JsonNode found = PythonSide.answer(request.put("table", table.name()));
         if (Line.field(found, "schema") == null) throw new NoSuchTableException(table);
@@ -75,7 +84,8 @@ public final class Catalog implements TableCatalog, SupportsNamespaces {
                 (StructType) DataType.fromJson(Line.field(found, "schema").asText()),
                 map(Line.field(found, "options")),
                 map(Line.field(found, "properties")),
-                Line.field(found, "sink") == null ? null : map(Line.field(found, "sink")));
+                Line.field(found, "sink") == null ? null : map(Line.field(found, "sink")),
+                Line.field(found, "closed").asText());
     }
 
     @Override

@@ -35,7 +35,7 @@ public final class DoorSource implements TableProvider, DataSourceRegister {
     public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> options) {
         String path = new CaseInsensitiveStringMap(options).get("path");
         String name = path == null ? NAME : NAME + " " + path;
-        return new StoreTable(name, schema, options, new HashMap<String, String>(), options);
+        return new StoreTable(name, schema, options, new HashMap<String, String>(), options, "");
     }
 
     static ObjectNode request(String what, Map<String, String> options) {

@@ -26,15 +26,23 @@ final class StoreTable implements SupportsRead, SupportsWrite {
     private final Map<String, String> options;
     private final Map<String, String> properties;
     private final Map<String, String> sink; // the options of a write; null where nothing may be written
+    private final String closed; // why not
     // Of the stores, without filters, by the first query with these options: later ones see the same rows.
     private final Map<Map<String, String>, JsonNode> plans = new HashMap<Map<String, String>, JsonNode>();
 
-    StoreTable(String name, StructType schema, Map<String, String> options, Map<String, String> properties, Map<String, String> sink) {
+    StoreTable(
+            String name,
+            StructType schema,
+            Map<String, String> options,
+            Map<String, String> properties,
+            Map<String, String> sink,
+            String closed) {
         this.name = name;
         this.schema = schema;
         this.options = options;
         this.properties = properties;
         this.sink = sink;
+        this.closed = closed;
     }
 
     @Override
@@ -52,15 +60,15 @@ final class StoreTable implements SupportsRead, SupportsWrite {
         return Collections.unmodifiableMap(properties);
     }
 
+    /** Writes too where nothing may be written: `newWriteBuilder` says why not, and Spark would only say that. */
     @Override
     public Set<TableCapability> capabilities() {
-        Set<TableCapability> found = EnumSet.of(TableCapability.BATCH_READ, TableCapability.MICRO_BATCH_READ);
-        if (sink != null) {
-            found.add(TableCapability.BATCH_WRITE);
-            found.add(TableCapability.STREAMING_WRITE);
-            found.add(TableCapability.TRUNCATE);
-        }
-        return found;
+        return EnumSet.of(
+                TableCapability.BATCH_READ,
+                TableCapability.MICRO_BATCH_READ,
+                TableCapability.BATCH_WRITE,
+                TableCapability.STREAMING_WRITE,
+                TableCapability.TRUNCATE);
     }
 
     @Override
@@ -88,6 +96,7 @@ final class StoreTable implements SupportsRead, SupportsWrite {
 
     @Override
     public WriteBuilder newWriteBuilder(final LogicalWriteInfo info) {
+        if (sink == null) throw new UnsupportedOperationException(closed);
         final CaseInsensitiveStringMap given = new CaseInsensitiveStringMap(merged(sink, info.options()));
         PythonDataSourceV2 python = new PythonDataSourceV2();
         python.setShortName(DoorSource.NAME);
