@@ -86,7 +86,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def next_end(self, start: dict[str, Any], limits: bool) -> dict[str, Any]:
         """Return the end of the next micro-batch.
 
-        The first one of a query that goes on from a checkpoint tells what `initialOffset` told of a new one.
+        The first one of a query that goes on from a checkpoint names topics that are not there; `initialOffset` names
+        them for a new one.
         """
         if not self._goes_on:
             self._goes_on = True

@@ -293,6 +293,85 @@ def test_columns_that_others_added_keep_their_values(tmp_path: Path, to: str) ->
     ]  # fmt: skip
 
 
+def upsert(tmp_path: Path, to: str, schema: str, *rows: dict[str, Any], follow: bool = False) -> list[tuple[Any, ...]]:
+    """Export rows of this schema; return all of the table, by key, without the export's own columns."""
+    put(tmp_path / "s", *(debezium("u", None, row) for row in rows))
+    choices = keyed(tmp_path / "out", to, "debezium", body_schema=schema)
+    if follow:
+        export_stream(str(tmp_path / "s"), once=True, **choices)
+    else:
+        export(str(tmp_path / "s"), **choices)
+    return [tuple(row.values()) for row in rows_in(tmp_path / "out", to)]
+
+
+@pytest.mark.parametrize("follow", [False, True])
+@pytest.mark.parametrize("to", FORMATS)
+def test_columns_of_the_database_come_and_go(tmp_path: Path, to: str, follow: bool) -> None:
+    """Columns have names of messages' too. One that goes stays in the table: rows that change have null in it."""
+    one, two, three = ({"id": n, "name": f"n{n}", "topic": n / 4, "tags": f"t{n}"} for n in (1, 2, 3))
+    assert upsert(tmp_path, to, "id long, name string", one, two, follow=follow) == [(1, "n1"), (2, "n2")]
+    found = upsert(tmp_path, to, "id long, topic double, name string, tags string", two, three, follow=follow)
+    columns = [name for name in columns_in(tmp_path / "out", to) if not name.startswith("flintmq_")]
+    assert columns == ["id", "name", "topic", "tags"]
+    assert found == [(1, "n1", None, None), (2, "n2", 0.5, "t2"), (3, "n3", 0.75, "t3")]
+    assert upsert(tmp_path, to, "id long, tags string", one, follow=follow)[0] == (1, None, None, "t1")
+    found = upsert(tmp_path, to, "id long, name string, tags string", {**one, "name": "new"}, follow=follow)
+    assert found == [(1, "new", None, "t1"), (2, "n2", 0.5, "t2"), (3, "n3", 0.75, "t3")]
+
+
+def columns_in(out: Path, to: str) -> list[str]:
+    if to == "delta":
+        return [field.name for field in DeltaTable(str(out)).schema().fields]
+    return [field.name for field in iceberg_in(out).schema().fields]
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_a_table_that_was_put_back_to_before_a_column_gets_it_again(tmp_path: Path, to: str) -> None:
+    upsert(tmp_path, to, "id long", {"id": 1})
+    snapshot = iceberg_in(tmp_path / "out").current_snapshot().snapshot_id if to == "iceberg" else 0
+    version = DeltaTable(str(tmp_path / "out")).version() if to == "delta" else 0
+    assert upsert(tmp_path, to, "id long, name string", {"id": 2, "name": "two"}) == [(1, None), (2, "two")]
+    if to == "delta":
+        DeltaTable(str(tmp_path / "out")).restore(version)
+    else:
+        iceberg_in(tmp_path / "out").manage_snapshots().rollback_to_snapshot(snapshot).commit()
+    found = upsert(tmp_path, to, "id long, name string", {"id": 3, "name": "three"})
+    assert found == [(1, None), (2, "two"), (3, "three")]
+
+
+@pytest.mark.parametrize("to", FORMATS)
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ("id long, name string, total long", r"with other columns than this export \(total\)"),
+        ("id long, name string, TOTAL double", "differs from the new one, 'TOTAL', in capital letters alone"),
+    ],
+)
+def test_a_column_of_another_type_or_alike_is_refused(tmp_path: Path, to: str, schema: str, words: str) -> None:
+    row = {"id": 1, "name": "x", "total": 1.0, "TOTAL": 2.0}
+    upsert(tmp_path, to, SCHEMA, row)
+    with pytest.raises(UsageError, match=words):
+        upsert(tmp_path, to, schema, {**row, "total": 1})
+    assert upsert(tmp_path, to, SCHEMA, {**row, "name": "y"}) == [(1, "y", 1.0)]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_column_that_was_dropped_and_comes_again_is_refused(tmp_path: Path, there: bool) -> None:
+    """It would have its old values, as files of exports name their columns; somebody adds it again, or the export."""
+    row = {"id": 1, "name": "x", "total": 1.0}
+    upsert(tmp_path, "iceberg", SCHEMA, row)
+    if not there:
+        upsert(tmp_path, "iceberg", "id long, name string", {**row, "id": 2})
+    with iceberg_in(tmp_path / "out").update_schema() as update:
+        update.delete_column("total")
+    if there:
+        with iceberg_in(tmp_path / "out").update_schema() as update:
+            update.add_column("total", DoubleType())
+        assert [found["total"] for found in rows_in(tmp_path / "out", "iceberg")] == [1.0]
+    with pytest.raises(UsageError, match="somebody dropped or renamed the column 'total', and one of that name came"):
+        upsert(tmp_path, "iceberg", SCHEMA, {**row, "id": 3})
+
+
 def test_a_column_that_somebody_renamed_is_told(tmp_path: Path) -> None:
     put(tmp_path / "s", debezium("c", None, {"id": 1, "name": "x", "total": 1.0}))
     choices = keyed(tmp_path / "out", "iceberg", "debezium")
@@ -441,7 +520,6 @@ def test_options_that_do_not_fit_are_refused(tmp_path: Path, change: dict[str, A
         ({"upsert_key": ["name"]}, '--upsert-key (["id"] there, ["name"] now)'),
         ({"upsert_key": None, "delete_when": None}, '--upsert-key (["id"] there, nothing now)'),
         ({"delete_when": "name=gone"}, '--delete-when ("debezium" there, "name=gone" now)'),
-        ({"body_schema": "id long, name string"}, "--body-schema"),
     ],
 )
 def test_other_options_for_one_table_are_refused(tmp_path: Path, change: dict[str, Any], words: str) -> None:

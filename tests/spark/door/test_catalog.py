@@ -141,7 +141,11 @@ def test_a_time_shows_what_was_stored_until_then(spark, named, tmp_path):
     ("table", "travel", "words"),
     [
         ("Orders", "TIMESTAMP AS OF '1989-12-31'", "TIMESTAMP AS OF 1989-12-31T.*Z: .*name a time since 1990-01-01"),
-        ("Orders.queues", "TIMESTAMP AS OF '2026-01-01'", "TIMESTAMP AS OF is for messages; a table queues shows .* now"),
+        (
+            "Orders.queues",
+            "TIMESTAMP AS OF '2026-01-01'",
+            "TIMESTAMP AS OF is for messages; a table queues shows .* now",
+        ),
         ("Orders", "VERSION AS OF 3", "no versions: time travel is by store time, as TIMESTAMP AS OF '"),
     ],
 )

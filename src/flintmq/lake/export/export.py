@@ -262,6 +262,7 @@ def check_same(target: Target, last: Manifest, choice: Mapping[str, Any]) -> Non
         if there[name] != choice[name]
         and name not in target.changeable
         and not (name == "properties" and only_adds(there[name], choice[name]))
+        and not (name == "body_schema" and choice["upsert_key"])  # columns come and go: `Target.check`, upsert.py
     ]
     if other:
         raise UsageError(
@@ -468,7 +469,9 @@ def _unread(batch: pa.RecordBatch, row: int, reason: str) -> StoreError:
     topic, queue, offset = (batch.column(name)[row].as_py() for name in ("topic", "queue_id", "queue_offset"))
     kept = "; --dead-letters DIR keeps such messages there, and the export goes on without them"
     more = "" if reason == INNER_BATCH else kept
-    return StoreError(f"topic {short(topic)}, queue {queue}, offset {offset}: the change cannot be read: {reason}{more}")
+    return StoreError(
+        f"topic {short(topic)}, queue {queue}, offset {offset}: the change cannot be read: {reason}{more}"
+    )
 
 
 def publish(

@@ -6,6 +6,9 @@ and with the rows that are new. One commit puts the new files in the place of th
 A change may come late, of a broker that is read slowly, so a row keeps where its last change is, and only a later one
 replaces it. A deleted row leaves nothing in the table; so the manifest has the deletions that a late change could still
 be older than: those since the time up to which every broker was read.
+
+The manifest has the names of the columns as well: one that they lack is new in the database, and the table gets it; one
+that the table lacks was dropped or renamed by somebody, and is refused.
 """
 
 from __future__ import annotations
@@ -74,7 +77,8 @@ class _State:
     def kept(self, form: ChangeForm) -> dict[str, Any]:
         columns = (*form.key, *form.order)
         texts = {name: self.deleted[name].cast(pa.string()).to_pylist() for name in columns}
-        return {"source": self.source, "times": self.times, "floor": self.floor, "deleted": texts}
+        state = {"source": self.source, "times": self.times, "floor": self.floor, "deleted": texts}
+        return {**state, "columns": form.schema().names}
 
 
 def merge(target: Table, last: Manifest | None, new: Manifest, parts: Parts, files: FileOptions) -> Merged:
@@ -89,7 +93,7 @@ def merge(target: Table, last: Manifest | None, new: Manifest, parts: Parts, fil
     state, latest = _read(form, _State.of(form, last), new, parts, target)
     # Deletions of earlier exports have no source; what they deleted is not in the table.
     changes = latest.filter(pc.is_valid(latest[SOURCE]))
-    schema, old = _columns(form, target), list[str]()
+    schema, old = _columns(form, target, last), list[str]()
     with target.tasks.attempt("rows") as attempt:
         size = files.target_bytes or FILE_BYTES
         with PartitionedWriter(
@@ -104,16 +108,36 @@ def merge(target: Table, last: Manifest | None, new: Manifest, parts: Parts, fil
     return Merged(made, frozenset(old), state.kept(form))
 
 
-def _columns(form: ChangeForm, target: Table) -> pa.Schema:
-    """Return the columns of the export, and those that others added: rows that stay keep these."""
+def _columns(form: ChangeForm, target: Table, last: Manifest | None) -> pa.Schema:
+    """Return the columns of the export, and others of the table: rows that stay keep these.
+
+    A column of the export that the table lacks, and earlier exports had not, is new: rows that stay have null in it.
+    """
     schema, there = form.schema(), target.columns()
-    gone = [] if there is None else [name for name in schema.names if name not in there.names]
+    if there is None:
+        return schema
+    missing = [name for name in schema.names if name not in there.names]
+    before = () if last is None or last.changes is None else last.changes.get("columns", missing)
+    gone = [name for name in missing if name in before]
     if gone:
         raise UsageError(
             f"{target.where}: the table has no column {short(gone[0])}, which this export writes; somebody dropped or "
             "renamed it: name it so again, or export into an empty directory"
         )
-    return pa.schema([*schema, *(field for field in there or () if field.name not in schema.names)])
+    again = target.given_again(schema.names)
+    if again:
+        raise UsageError(
+            f"{target.where}: somebody dropped or renamed the column {short(again[0])}, and one of that name came "
+            "again: it would have the old values, as files of exports have names alone; export into an empty directory"
+        )
+    like = {name.casefold() for name in there.names}
+    alike = [name for name in missing if name.casefold() in like]
+    if alike:
+        raise UsageError(
+            f"{target.where}: the table has a column that differs from the new one, {short(alike[0])}, in capital "
+            "letters alone, which readers do not tell apart; name it as the table does"
+        )
+    return pa.schema([*schema, *(field for field in there if field.name not in schema.names)])
 
 
 def _write_anew(

@@ -196,7 +196,10 @@ class ChangeForm:
 
 
 def _is_packed(batch: pa.RecordBatch, row: int, body: bytes) -> bool:
-    """Return whether a body is an inner batch as it is stored; messages that were taken out keep its flag."""
+    """Return whether a body is a whole inner batch.
+
+    The flag alone does not say: messages that were taken out of one keep it.
+    """
     if not batch.column("sys_flag")[row].as_py() & record.INNER_BATCH:
         return False
     try:

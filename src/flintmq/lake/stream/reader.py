@@ -134,7 +134,7 @@ class StoreStream:
         return self._flat(starts, begin_anchor(queues, starts))
 
     def tell_unknown(self) -> None:
-        """Tell, once, which topics are named and not there: a misspelled one would silently give no rows."""
+        """Name, once, the topics of the options that are not there: a misspelled one gives no rows."""
         from flintmq.store.read.known_topics import unknown_topics
 
         if self._named:

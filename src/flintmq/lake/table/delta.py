@@ -170,11 +170,11 @@ class DeltaTarget(TransactionalTarget["DeltaTable"]):
         """Add the files in one transaction, after one that adds new columns."""
         from deltalake import CommitProperties, PostCommitHookProperties, Transaction
 
-        if actions.old is not None:
-            return self._replace(table, actions, actions.old)
         added = self._missing(table, actions.schema, actions.partition_by)
         if added:
             table.alter.add_columns(added)
+        if actions.old is not None:
+            return self._replace(table, actions, actions.old)
         table.create_write_transaction(
             [_added(file, place) for file, place in zip(actions.files, actions.places, strict=True)],
             mode="append",

@@ -18,7 +18,7 @@ expired, the id of the newest export's snapshot, another property, decides. The 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -162,11 +162,24 @@ class IcebergTarget(TransactionalTarget["Table"]):
         table = self._table()
         return None if table is None else pa.schema(self._fields(table))
 
+    def given_again(self, names: Collection[str]) -> list[str]:
+        """Return those of the table's and these names that another column had before.
+
+        The files of exports name their columns and do not number them, so readers take its values for the new one's.
+        """
+        table = self._table()
+        if table is None:
+            return []
+        now = {field.name: field.field_id for field in table.schema().fields}
+        before = {(one.name, one.field_id) for schema in table.schemas().values() for one in schema.fields}
+        return sorted({name for name, number in before if name in {*now, *names} and now.get(name) != number})
+
     def _columns(self, table: Table, task: Any, names: list[str]) -> pa.Table:
         from pyiceberg.expressions import AlwaysTrue
         from pyiceberg.io.pyarrow import ArrowScan
 
-        columns = table.scan(selected_fields=tuple(names)).projection()
+        there = {field.name for field in table.schema().fields}
+        columns = table.scan(selected_fields=tuple(name for name in names if name in there)).projection()
         with in_one_line(task.file.file_path, "cannot be read"):
             return ArrowScan(table.metadata, table.io, columns, AlwaysTrue()).to_table([task])
 

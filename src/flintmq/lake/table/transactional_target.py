@@ -31,6 +31,7 @@ from flintmq.arrow.schema import FIRST_COLUMNS
 from flintmq.errors import FlintError, StoreError, UsageError
 from flintmq.lake.bodies.column import RAW
 from flintmq.lake.files.table_folder import BucketFolder
+from flintmq.lake.shape.changes import OFFSET
 from flintmq.lake.table.target import Manifest, StagedFile, Target, encoded
 
 if TYPE_CHECKING:
@@ -121,6 +122,10 @@ class TransactionalTarget(Target, Generic[T]):
     @abstractmethod
     def columns(self) -> pa.Schema | None:
         """Return the columns of the table as it is now; None if there is none."""
+
+    def given_again(self, names: Collection[str]) -> list[str]:
+        """Return those of the table's and these names that another column had before."""
+        return []
 
     @abstractmethod
     def _conflict(self) -> type[Exception]:
@@ -248,11 +253,15 @@ class TransactionalTarget(Target, Generic[T]):
         return 0 if table is None else self._state(table).newest
 
     def _missing(self, table: T, schema: pa.Schema, partition_by: Sequence[str]) -> list[Any]:
-        """Return the fields that the table lacks: properties, and columns added to the schema later."""
+        """Return the fields that the table lacks: properties, and columns added to the schema later.
+
+        A table of messages never lacks the first columns; one of changes may get any.
+        """
         there = {field.name: field for field in self._fields(table)}
         wanted = {field.name: field for field in self._wanted(schema, partition_by)}
         missing = [field for name, field in wanted.items() if name not in there]
-        other = [field.name for field in missing if field.name in {*FIRST_COLUMNS, RAW, *partition_by}]
+        always = () if OFFSET in schema.names else (*FIRST_COLUMNS, RAW, *partition_by)
+        other = [field.name for field in missing if field.name in always]
         other += [name for name, field in wanted.items() if name in there and there[name].type != field.type]
         other += [name for name, field in there.items() if not field.nullable and name not in wanted]
         if other:

@@ -139,9 +139,9 @@ class Catalog:
 
 
 def _end_of(until: int, own: Mapping[str, str]) -> int:
-    """Return the store time in ms before which the messages of `TIMESTAMP AS OF` are; they end with its millisecond.
+    """Return the store time in ms before which the messages of `TIMESTAMP AS OF` are.
 
-    `until`: in microseconds. `own`: options of a metadata table.
+    `until`: the time, in microseconds; messages of its millisecond are there. `own`: options of a metadata table.
     """
     if own:
         raise UsageError(f"TIMESTAMP AS OF is for messages; a table {own['view']} shows what the store has now")
