@@ -339,6 +339,20 @@ def test_a_table_that_was_put_back_to_before_a_column_gets_it_again(tmp_path: Pa
     assert found == [(1, None), (2, "two"), (3, "three")]
 
 
+def test_an_export_that_ends_between_a_column_and_its_rows_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Delta gets the column by a commit before that of the rows."""
+    upsert(tmp_path, "delta", "id long", {"id": 1})
+    row, schema = {"id": 2, "name": "two"}, "id long, name string"
+    with monkeypatch.context() as broken:
+        broken.setattr(DeltaTarget, "_replace", lambda *_: (_ for _ in ()).throw(OSError(5, "broken")))
+        with pytest.raises(OSError, match="broken"):
+            upsert(tmp_path, "delta", schema, row)
+    assert "name" in columns_in(tmp_path / "out", "delta")
+    assert upsert(tmp_path, "delta", schema) == [(1, None), (2, "two")]
+
+
 @pytest.mark.parametrize("to", FORMATS)
 @pytest.mark.parametrize(
     ("schema", "words"),
