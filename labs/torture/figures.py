@@ -192,7 +192,8 @@ def lines(name: str, series: list[Series]) -> list[str]:
     groups = [("", series)]
     if figures.by is not None:
         values = dict.fromkeys(row[one.columns.index(figures.by)] for one in series for row in one.rows)
-        groups = [(f"- {figures.by} {value}: ", [_part(one, figures.by, value) for one in series]) for value in values]
+        parts = {value: [_part(one, figures.by, value) for one in series] for value in values}
+        groups = [(f"- {figures.by} {value}: ", [one for one in ones if one.rows]) for value, ones in parts.items()]
     found = []
     for head, ones in groups:
         words = [f"{round(sum(_all(ones, one))):,} {one}" for one in figures.sums]
