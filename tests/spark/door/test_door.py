@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark import SparkContext
+from pyspark import InheritableThread, SparkContext
 
 import flintmq
 from flintmq import Message
@@ -215,6 +215,32 @@ def test_a_body_of_4_mib_and_10_000_columns(spark, tmp_path):
 def test_what_is_limited_ends_its_processes(spark, store):
     frame = spark.read.format("flintmq").load(store)
     assert len(frame.limit(3).collect()) == 3
+    assert_none_is_left()
+
+
+def test_a_query_that_is_cancelled_ends_its_process(spark, tmp_path):
+    """It takes a row a minute of 240 MB in one part, so the Python side is amid its rows."""
+    put_messages(tmp_path, [Message("Big", bytes([number]) * (4_000_000)) for number in range(60)])
+    frame = spark.read.format("flintmq").load(str(tmp_path)).select("body").coalesce(1)
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        spark.sparkContext.setJobGroup("cancelled", "takes its time", interruptOnCancel=True)
+        try:
+            frame.foreach(lambda row: time.sleep(60))
+        except Exception as error:
+            failed.append(error)
+
+    query = InheritableThread(target=run)
+    query.start()
+    deadline = time.monotonic() + 60
+    while len(serving()) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(3)
+    assert len(serving()) > 1, "it is not at its end by itself: it waits for whoever takes its rows"
+    spark.sparkContext.cancelJobGroup("cancelled")
+    query.join(60)
+    assert "cancel" in str(failed[0]).lower()
     assert_none_is_left()
 
 
