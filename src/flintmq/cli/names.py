@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "recover": ("commands.recover", "Recover a store, as the next start would."),
     "follow": ("live.follow", "Keep a copy of a running broker's log, byte for byte."),
     "serve-ha": ("live.serve_ha", "Let RocketMQ's slaves have a store's log."),
+    "broker": ("live.broker", "Serve a store to stock clients of RocketMQ."),
     "retention explain": ("commands.retention", "Predict what would be deleted, when, and what is unread."),
     "spark diff": ("lake.spark.diff", "Compare two stores, or a store and its table."),
     "spark dispatch": ("lake.spark.dispatch", "Keep queues and index current while the log is written."),

@@ -32,6 +32,7 @@ _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", '"': '"', "'"
 _HEX4 = re.compile(r"[0-9A-Fa-f]{4}")
 _WORDS = {"true": True, "false": False, "null": None}
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def parse(data: bytes | bytearray | memoryview) -> JsonObject:
@@ -56,9 +57,9 @@ def _plain(text: str) -> JsonObject | None:
     """Parse with the standard library where it agrees with `_Reader`, or return None.
 
     Left to `_Reader`: text that is not JSON or is too long, numbers of more than 18 digits or with a fraction, and
-    numeric escapes, because Java and Python differ on half a surrogate pair.
+    escapes of surrogates, because Java and Python differ on half a pair.
     """
-    if "\\u" in text or text.count(",") + text.count("{") + text.count("[") > MAX_VALUES:
+    if ("\\u" in text and _ESCAPED_SURROGATE.search(text)) or text.count(",") + text.count("{") + text.count("[") > MAX_VALUES:
         return None
     try:
         value = _DECODER.decode(text)

@@ -14,6 +14,7 @@ are asked in. The codec knows no socket. Upstream: RemotingCommand, RocketMQSeri
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -36,6 +37,7 @@ LANGUAGES: Final = (
 )  # fmt: skip
 
 _LENGTHS = struct.Struct(">II")
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 _HEADER = struct.Struct(">hBhiii")  # code, language, version, opaque, flag, length of the remark
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 
@@ -102,7 +104,9 @@ def _json_header(frame: RemotingFrame) -> bytes:
     if frame.remark is not None:
         value["remark"] = frame.remark
     value |= {"serializeTypeCurrentRPC": "JSON", "version": frame.version}
-    return config_json.write(value, "5.4.0", compact=True)
+    plain = _encode(value)
+    # The library and Java escape differently; text that needs no escape is the same.
+    return plain.encode() if "\\" not in plain else config_json.write(value, "5.4.0", compact=True)
 
 
 def _from_json(header: bytes, body: bytes) -> RemotingFrame:
@@ -125,11 +129,15 @@ def _from_json(header: bytes, body: bytes) -> RemotingFrame:
         opaque=number("opaque"),
         flag=number("flag", 0),
         remark=text("remark"),
-        fields={str(name): str(told) for name, told in fields.items() if isinstance(told, (str, int))},
+        fields={str(name): _text(told) for name, told in fields.items() if isinstance(told, (str, int))},
         body=body,
         language=text("language") or "OTHER",
         version=number("version", 0),
     )
+
+
+def _text(told: str | int) -> str:
+    return told if isinstance(told, str) else json.dumps(told)
 
 
 def _rocketmq_header(frame: RemotingFrame) -> bytes:

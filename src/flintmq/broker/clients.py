@@ -1,0 +1,174 @@
+"""Who is connected: heartbeats, the members of groups, and what they subscribe to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from flintmq.broker.requests import Answer, Handler, Peer, Refused, Request
+from flintmq.format import config_json
+from flintmq.remoting.frames import ONE_WAY, RemotingFrame
+from flintmq.remoting.names import (
+    CONSUMER_NOT_ONLINE,
+    GET_CONNECTIONS,
+    GET_MEMBERS,
+    HEARTBEAT,
+    LEAVE,
+    MEMBERS_CHANGED,
+    SYSTEM_ERROR,
+)
+
+SILENT_S: Final = 120.0  # after which a member has left
+TAG: Final = "TAG"  # how tags are given, in expressionType
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    expression: str  # tags with || between them, or *
+    version: int  # of the client's own clock
+    kind: str  # TAG or SQL92
+    told: Mapping[str | int, Any]  # as the client sent it
+
+
+@dataclass(slots=True)
+class Member:
+    """A consumer of a group: one client id, on one connection."""
+
+    peer: Peer
+    language: str
+    version: int
+    settings: Mapping[str | int, Any]  # consumeType, messageModel, consumeFromWhere
+    subscriptions: Mapping[str, Subscription] = field(default_factory=dict)
+    heard: float = 0.0
+
+
+class Clients:
+    """The members of all groups. Thread: the loop's."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[str, Member]] = {}
+        self._numbers = iter(range(1, 1 << 31))  # of our own requests
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            HEARTBEAT: self.heartbeat,
+            LEAVE: self.leave,
+            GET_MEMBERS: self.members_of,
+            GET_CONNECTIONS: self.connections_of,
+        }
+
+    def knows(self, group: str) -> bool:
+        """Return whether a heartbeat named this group, also if nobody is left in it."""
+        return group in self._groups
+
+    def groups(self) -> Iterator[tuple[str, Mapping[str, Member]]]:
+        yield from self._groups.items()
+
+    def subscription(self, group: str, topic: str) -> Subscription | None:
+        """Return the newest subscription of a group to a topic."""
+        found = (member.subscriptions.get(topic) for member in self._groups.get(group, {}).values())
+        return max((one for one in found if one is not None), key=lambda one: one.version, default=None)
+
+    # -- requests ---------------------------------------------------------------------------------------------------
+
+    def heartbeat(self, request: Request) -> Answer:
+        """Take a client's groups and subscriptions; the members of a group that changed are told."""
+        told = request.json()
+        client = told.get("clientID")
+        if not isinstance(client, str) or not client:
+            raise Refused(SYSTEM_ERROR, "the body's clientID is missing")
+        for one in _objects(told.get("consumerDataSet")):
+            group = one.get("groupName")
+            if not isinstance(group, str) or not group:
+                raise Refused(SYSTEM_ERROR, "a groupName of the body is missing")
+            member = Member(
+                request.peer,
+                request.frame.language,
+                request.frame.version,
+                {name: one.get(name) for name in ("consumeType", "messageModel", "consumeFromWhere")},
+                dict(_subscriptions(one)),
+                time.monotonic(),
+            )
+            members = self._groups.setdefault(group, {})
+            before, members[client] = members.get(client), member
+            if before is None or _wanted(before) != _wanted(member):
+                self._tell(group)
+        return request.answer()
+
+    def leave(self, request: Request) -> Answer:
+        """Take a client out of the group that it names."""
+        client, group = request.text("clientID"), request.text("consumerGroup", "")
+        if self._groups.get(group, {}).pop(client, None) is not None:
+            self._tell(group)
+        return request.answer()
+
+    def members_of(self, request: Request) -> Answer:
+        group = request.text("consumerGroup")
+        members = self._groups.get(group)
+        if not members:
+            raise Refused(SYSTEM_ERROR, f"no consumer for this group, {group}")
+        return request.answer(body=_body({"consumerIdList": list(members)}))
+
+    def connections_of(self, request: Request) -> Answer:
+        """Answer `mqadmin consumerConnection`."""
+        group = request.text("consumerGroup")
+        members = self._groups.get(group)
+        if not members:
+            raise Refused(CONSUMER_NOT_ONLINE, f"the consumer group[{group}] not online")
+        connections = [
+            {"clientAddr": one.peer.address, "clientId": client, "language": one.language, "version": one.version}
+            for client, one in members.items()
+        ]
+        first = next(iter(members.values()))
+        table = {topic: dict(one.told) for member in members.values() for topic, one in member.subscriptions.items()}
+        return request.answer(body=_body({**first.settings, "connectionSet": connections, "subscriptionTable": table}))
+
+    # -- members that go --------------------------------------------------------------------------------------------
+
+    def left(self, peer: Peer) -> None:
+        """Take out the members of a connection that has ended."""
+        self._take_out(lambda member: member.peer is peer)
+
+    def sweep(self) -> None:
+        """Take out the members that were silent for too long."""
+        since = time.monotonic() - SILENT_S
+        self._take_out(lambda member: member.heard < since)
+
+    def _take_out(self, which: Any) -> None:
+        for group, members in self._groups.items():
+            gone = [client for client, member in members.items() if which(member)]
+            for client in gone:
+                del members[client]
+            if gone:
+                self._tell(group)
+
+    def _tell(self, group: str) -> None:
+        """Tell the members of a group that it changed; without it they look each 20 s."""
+        for member in list(self._groups[group].values()):
+            fields = {"consumerGroup": group}
+            member.peer.send(RemotingFrame(MEMBERS_CHANGED, next(self._numbers), ONE_WAY, fields=fields, language="JAVA"))
+
+
+def _objects(value: object) -> Iterable[Mapping[str | int, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _subscriptions(told: Mapping[str | int, Any]) -> Iterator[tuple[str, Subscription]]:
+    for one in _objects(told.get("subscriptionDataSet")):
+        topic, text = one.get("topic"), one.get("subString")
+        if isinstance(topic, str):
+            version = config_json.integer(one.get("subVersion")) or 0
+            kind = one.get("expressionType")
+            expression = text if isinstance(text, str) else "*"
+            yield topic, Subscription(expression, version, kind if isinstance(kind, str) else TAG, one)
+
+
+def _wanted(member: Member) -> dict[str, tuple[str, str]]:
+    """Return what a member subscribes to: with each heartbeat the same one has another version."""
+    return {topic: (one.expression, one.kind) for topic, one in member.subscriptions.items()}
+
+
+def _body(value: config_json.JsonObject) -> bytes:
+    return config_json.write(value, "5.4.0", compact=True)

@@ -1,0 +1,151 @@
+"""One connection of a client: bytes to requests, answers to bytes, and its limits.
+
+Whoever breaks a rule of the protocol loses this connection, with one line in the log; all others are served on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from flintmq.errors import FormatError
+from flintmq.remoting.client import join_address
+from flintmq.remoting.frames import RemotingFrame, decode_frame, encode_frame, frame_size
+
+log = logging.getLogger("flintmq.broker")
+
+HEADER_MAX: Final = 1 << 20  # bytes of a frame's header
+UNSENT_MAX: Final = 4 << 20  # bytes of answers that wait, beyond which nothing more is read
+KEPT_MAX: Final = 64 << 20  # bytes of answers that wait, beyond which the connection has 30 s
+KEPT_S: Final = 30.0
+IDLE_S: Final = 120.0  # silence after which a connection is closed
+_TLS, _HTTP2 = 0x16, b"PRI "
+
+
+class Connection(asyncio.Protocol):
+    """A client's connection. Thread: the loop's.
+
+    Args:
+        take: gets each request.
+        opened, closed: called once each; `opened` returns why the connection is refused, or None.
+    """
+
+    def __init__(
+        self,
+        take: Callable[[RemotingFrame, Connection], None],
+        opened: Callable[[Connection], str | None],
+        closed: Callable[[Connection], None],
+    ) -> None:
+        self._take, self._opened, self._closed = take, opened, closed
+        self._received = bytearray()
+        self._known = False  # whether the first bytes were looked at
+        self._joined: list[bytes] | None = None  # answers to the requests of one received block
+        self._transport: asyncio.Transport | None = None
+        self._full_since: float | None = None
+        self.address = self.host = self.local_host = ""
+        self.is_closed = False
+        self.heard = time.monotonic()  # when bytes came last
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        host, port = (transport.get_extra_info("peername") or ("?", 0))[:2]
+        self.host, self.address = host, join_address(host, port)
+        self.local_host = (transport.get_extra_info("sockname") or ("",))[0]
+        transport.set_write_buffer_limits(UNSENT_MAX)
+        refused = self._opened(self)
+        if refused is not None:
+            self.close(refused)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.is_closed = True
+        self._received.clear()
+        self._closed(self)
+
+    def pause_writing(self) -> None:
+        """Read no more of a client that takes no answers."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def data_received(self, data: bytes) -> None:
+        self.heard = time.monotonic()
+        self._received += data
+        try:
+            if self._known or self._is_remoting():
+                self._joined = []
+                self._read()
+        except FormatError as error:
+            self.close(f"it sent what is no remoting frame: {error}")
+        finally:
+            joined, self._joined = self._joined, None
+            if joined:
+                self._write(b"".join(joined))
+
+    def send(self, frame: RemotingFrame) -> None:
+        """Send a frame; those of one received block are sent together."""
+        if self._joined is None:
+            self._write(encode_frame(frame))
+        else:
+            self._joined.append(encode_frame(frame))
+
+    def close(self, why: str) -> None:
+        """End the connection at once, and say why in the log."""
+        if not self.is_closed:
+            log.warning("%s: connection closed: %s", self.address, why)
+        self.is_closed = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def end(self) -> None:
+        """End the connection after what is to be sent."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def check(self, now: float) -> None:
+        """Close the connection if it is silent, or takes no answers, for too long."""
+        unsent = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        if unsent <= KEPT_MAX:
+            self._full_since = None
+        elif self._full_since is None:
+            self._full_since = now
+        if now - self.heard >= IDLE_S:
+            self.close(f"nothing came for {IDLE_S:g} s")
+        elif self._full_since is not None and now - self._full_since >= KEPT_S:
+            self.close(f"it did not take {unsent} bytes of answers for {KEPT_S:g} s")
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def _is_remoting(self) -> bool:
+        """Look at the first bytes: a length of at most 16 MiB, TLS, or HTTP/2."""
+        first = self._received[0]
+        if first == _TLS:
+            self.close("it speaks TLS, which is not supported yet")
+        elif first == _HTTP2[0]:
+            self.close("it speaks HTTP/2 (gRPC), which is not supported yet")
+        else:
+            self._known = True
+        return self._known
+
+    def _read(self) -> None:
+        """Take the requests that have come whole."""
+        received, at = self._received, 0
+        with memoryview(received) as view:
+            while not self.is_closed and (size := frame_size(view[at : at + 4].tobytes())) is not None:
+                if len(view) - at >= 8 and (length := int.from_bytes(view[at + 5 : at + 8], "big")) > HEADER_MAX:
+                    raise FormatError(f"a header of {length} bytes; {HEADER_MAX} are the most", 5)
+                if len(view) - at < size:
+                    break
+                frame = decode_frame(view[at : at + size].tobytes())
+                at += size
+                if not frame.is_answer:
+                    self._take(frame, self)
+        del received[:at]

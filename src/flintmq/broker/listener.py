@@ -1,0 +1,100 @@
+"""Accepts connections at one address or more, and ends those that break a limit."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from flintmq.broker.connection import Connection
+from flintmq.errors import UsageError
+from flintmq.remoting.client import join_address
+from flintmq.remoting.frames import RemotingFrame
+
+CONNECTIONS_MAX: Final = 10_000
+OF_ONE_HOST_MAX: Final = 2_000
+SWEEP_S: Final = 5.0  # between two looks for connections that are silent
+
+
+class Listener:
+    """All listeners of a broker, and the connections that came by them. Thread: the loop's.
+
+    Args:
+        take: gets each request.
+        left: gets each connection that has ended.
+    """
+
+    def __init__(
+        self, take: Callable[[RemotingFrame, Connection], None], left: Callable[[Connection], None]
+    ) -> None:
+        self._take, self._left = take, left
+        self._servers: list[asyncio.Server] = []
+        self._connections: set[Connection] = set()
+        self._of_host: Counter[str] = Counter()
+        self._sweeping: asyncio.Task[None] | None = None
+        self.accepted = 0
+
+    @property
+    def connections(self) -> int:
+        return len(self._connections)
+
+    async def start(self, host: str, port: int) -> str:
+        """Listen at one more address; return it, with the port that port 0 became.
+
+        Raises UsageError: the address cannot be listened at.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            server = await loop.create_server(self._connection, host, port, backlog=1024)
+        except OSError as error:
+            raise UsageError(f"cannot listen at {join_address(host, port)}: {error.strerror or error}") from None
+        self._servers.append(server)
+        if self._sweeping is None:
+            self._sweeping = loop.create_task(self._sweep())
+        sock: socket.socket = server.sockets[0]
+        return join_address(*sock.getsockname()[:2])
+
+    async def stop(self) -> None:
+        """Accept nobody any more. Connections stay."""
+        for server in self._servers:
+            server.close()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._sweeping
+
+    def end(self) -> None:
+        """End all connections after what is to be sent."""
+        for connection in list(self._connections):
+            connection.end()
+
+    def _connection(self) -> Connection:
+        return Connection(self._take, self._opened, self._closed)
+
+    def _opened(self, connection: Connection) -> str | None:
+        self.accepted += 1
+        self._connections.add(connection)
+        self._of_host[connection.host] += 1
+        if len(self._connections) > CONNECTIONS_MAX:
+            return f"there are {CONNECTIONS_MAX} already"
+        if self._of_host[connection.host] > OF_ONE_HOST_MAX:
+            return f"{connection.host} has {OF_ONE_HOST_MAX} already"
+        return None
+
+    def _closed(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        self._of_host[connection.host] -= 1
+        if not self._of_host[connection.host]:
+            del self._of_host[connection.host]
+        self._left(connection)
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            now = time.monotonic()
+            for connection in list(self._connections):
+                connection.check(now)

@@ -1,0 +1,146 @@
+"""Finds messages by key and by place, and queue offsets by time; and offsets of groups."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from flintmq.broker.clients import Clients
+from flintmq.broker.offsets import KeptOffsets
+from flintmq.broker.requests import INT32, INT64, Answer, Handler, Refused, Request
+from flintmq.broker.served_view import ServedView
+from flintmq.errors import MessageNotFoundError
+from flintmq.message import RawResult, StoredMessage
+from flintmq.remoting.names import (
+    COMMIT_OFFSET,
+    GET_EARLIEST_TIME,
+    GET_OFFSET,
+    GET_OFFSET_AT,
+    GET_QUEUE_BEGIN,
+    GET_QUEUE_END,
+    QUERY,
+    QUERY_NOT_FOUND,
+    SYSTEM_ERROR,
+    TOPIC_NOT_EXIST,
+    VIEW,
+)
+
+FOUND_MAX: Final = 64  # messages of one answer by key
+BYTES_MAX: Final = 8 << 20  # of these messages: a frame has at most 16 MiB
+YOUNG_FILES: Final = 2  # of the log's end: what is there counts as in memory
+NEVER: Final = -1  # the store time of no message
+COUNT: Final = (0, INT64[1])
+
+
+class Lookup:
+    """Answers requests for single facts of a store. Thread: the loop's."""
+
+    def __init__(self, served: ServedView, clients: Clients, offsets: KeptOffsets) -> None:
+        self._served, self._clients, self._offsets = served, clients, offsets
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            QUERY: self.query,
+            VIEW: self.view,
+            GET_OFFSET_AT: self.offset_at,
+            GET_QUEUE_END: self.end,
+            GET_QUEUE_BEGIN: self.begin,
+            GET_EARLIEST_TIME: self.earliest_time,
+            GET_OFFSET: self.offset,
+            COMMIT_OFFSET: self.commit,
+        }
+
+    # -- messages ---------------------------------------------------------------------------------------------------
+
+    async def query(self, request: Request) -> Answer:
+        """Answer with the newest messages that have a key, as many as a frame may hold."""
+        topic, key = request.text("topic"), request.text("key")
+        if request.text("indexType", "") == "T":
+            key = f"T#{key}"
+        begin, end = (request.number(name, usual) for name, usual in (("beginTimestamp", 0), ("endTimestamp", COUNT[1])))
+        most = min(request.number("maxNum", FOUND_MAX, (0, INT32[1])), FOUND_MAX)
+        found: list[StoredMessage] = list(await self._served.run(self._served.view.query, topic, key, begin, end, most))
+        kept, size = [], 0
+        for message in reversed(found):
+            size += message.size
+            if kept and size > BYTES_MAX:
+                break
+            kept.append(message)
+        if not kept:
+            raise Refused(QUERY_NOT_FOUND, "can not find message, maybe time range not correct")
+        newest = kept[0]
+        fields = {
+            "indexLastUpdatePhyoffset": str(newest.physical_offset),
+            "indexLastUpdateTimestamp": str(newest.store_timestamp),
+        }
+        return request.answer(fields=fields, body=b"".join(message.raw for message in reversed(kept)))
+
+    async def view(self, request: Request) -> Answer:
+        offset = request.number("offset", bounds=COUNT)
+        try:
+            message = await self._served.run(self._served.view.get_at, offset)
+        except MessageNotFoundError as error:
+            raise Refused(SYSTEM_ERROR, f"can not find message by the offset, {offset}: {error}") from None
+        return request.answer(body=message.raw)
+
+    # -- places in a queue ------------------------------------------------------------------------------------------
+
+    async def offset_at(self, request: Request) -> Answer:
+        boundary = "upper" if request.text("boundaryType", "LOWER").upper() == "UPPER" else "lower"
+        found = await self._served.run(
+            self._served.view.offset_at_time, *self._queue(request), request.number("timestamp"), boundary
+        )
+        return request.answer(fields={"offset": str(found)})
+
+    def begin(self, request: Request) -> Answer:
+        return request.answer(fields={"offset": str(self._bounds(request)[0])})
+
+    def end(self, request: Request) -> Answer:
+        return request.answer(fields={"offset": str(self._bounds(request)[1])})
+
+    async def earliest_time(self, request: Request) -> Answer:
+        first = await self._first(*self._queue(request))
+        time = StoredMessage(first.data).store_timestamp if first.count else NEVER
+        return request.answer(fields={"timestamp": str(time)})
+
+    def _queue(self, request: Request) -> tuple[str, int]:
+        return request.text("topic"), request.number("queueId", bounds=INT32)
+
+    def _bounds(self, request: Request) -> tuple[int, int]:
+        """Return a queue's bounds as of the last look; (0, 0) of one that has had no message, as RocketMQ answers."""
+        return self._served.bounds.get(self._queue(request), (0, 0))
+
+    async def _first(self, topic: str, queue_id: int) -> RawResult:
+        """Read the first message of a queue."""
+        begin = self._served.bounds.get((topic, queue_id), (0, 0))[0]
+        return await self._served.run(self._served.view.get_raw, topic, queue_id, begin, 1)
+
+    # -- offsets of groups ------------------------------------------------------------------------------------------
+
+    async def offset(self, request: Request) -> Answer:
+        """Answer where a group goes on; of one that never committed 0 if the whole queue is young, else nothing."""
+        group, (topic, queue_id) = request.text("consumerGroup"), self._queue(request)
+        found = self._offsets.get(group, topic, queue_id)
+        if found is None and request.flag("setZeroIfNotFound", True) and await self._is_young(topic, queue_id):
+            found = 0
+        if found is None:
+            raise Refused(QUERY_NOT_FOUND, "Not found, maybe this group consumer boot first")
+        return request.answer(fields={"offset": str(found)})
+
+    def commit(self, request: Request) -> Answer:
+        group, (topic, queue_id) = request.text("consumerGroup"), self._queue(request)
+        if topic not in self._served.topics:
+            raise Refused(TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!")
+        self._offsets.commit(group, topic, queue_id, request.number("commitOffset", bounds=COUNT))
+        return request.answer()
+
+    async def _is_young(self, topic: str, queue_id: int) -> bool:
+        """Return whether a queue begins at 0, and with a message near the log's end.
+
+        RocketMQ asks whether that message is in the page cache: a new group gets everything of a topic that is as new.
+        """
+        first = await self._first(topic, queue_id)
+        if not first.count:
+            return first.min_offset == 0
+        view = self._served.view
+        old = view.max_physical_offset - YOUNG_FILES * view.config.mapped_file_size_commit_log
+        return first.min_offset == 0 and StoredMessage(first.data).physical_offset >= old

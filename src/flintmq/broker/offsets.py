@@ -1,0 +1,110 @@
+"""Offsets of groups that a read-only broker keeps: in memory, or in a file of the user's.
+
+A group begins where the store's own offsets are; what it commits here is never written into the store.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from typing import Final
+
+from flintmq.errors import FormatError, StoreAccessError, UsageError
+from flintmq.format import config_json
+from flintmq.storage.files.filesystem import REAL
+from flintmq.storage.files.whole_file import replace_file
+from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
+from flintmq.store.layout.config_reader import BrokerConfig
+
+log = logging.getLogger("flintmq.broker")
+
+SAVE_S: Final = 5.0  # from a commit to the file, as RocketMQ's brokers take
+_TABLE = "offsetTable"
+
+
+class KeptOffsets:
+    """What groups committed here, over what the store has.
+
+    Thread: the loop's, but for `save`.
+
+    Args:
+        stored: returns the store's config/ as of the last look.
+        file: JSON in the form of consumerOffset.json, replaced as a whole; None: memory alone.
+
+    Raises (when it is made):
+        UsageError: the file holds something else.
+        StoreAccessError: it cannot be read.
+    """
+
+    def __init__(self, stored: Callable[[], BrokerConfig], file: str | None) -> None:
+        self._stored, self._file = stored, file
+        self._kept = {} if file is None else _read(file)
+        self._changes = self._saved = 0
+
+    def get(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Return the next offset that a group wants of a queue; None: it never committed one."""
+        found = self._kept.get((topic, group), {}).get(queue_id)
+        if found is not None:
+            return found
+        stored = self._stored()
+        if group.startswith(LMQ_PREFIX):
+            return stored.lmq_offsets.get((topic, group))
+        return stored.consumer_offsets.get((topic, group), {}).get(queue_id)
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Note an offset. Durability: `save`."""
+        self._kept.setdefault((topic, group), {})[queue_id] = offset
+        self._changes += 1
+
+    def all(self) -> dict[tuple[str, str], dict[int, int]]:
+        """Return the offsets of all groups, (topic, group) to queue to offset."""
+        found = {key: dict(queues) for key, queues in self._stored().consumer_offsets.items()}
+        for key, queues in self._kept.items():
+            found.setdefault(key, {}).update(queues)
+        return found
+
+    def due(self) -> Callable[[], None] | None:
+        """Return what writes the file, for another thread; None: it holds everything."""
+        if self._file is None or self._saved == self._changes:
+            return None
+        file, changes, data = self._file, self._changes, encode(self._kept)
+
+        def save() -> None:
+            replace_file(file, data, REAL)
+            self._saved = changes
+
+        return save
+
+
+def encode(offsets: dict[tuple[str, str], dict[int, int]]) -> bytes:
+    """Return offsets as RocketMQ's consumerOffset.json has them."""
+    table = {f"{topic}@{group}": dict(sorted(queues.items())) for (topic, group), queues in sorted(offsets.items())}
+    return config_json.write({_TABLE: table})
+
+
+def _read(file: str) -> dict[tuple[str, str], dict[int, int]]:
+    try:
+        data = REAL.read_file(file, config_json.MAX_BYTES + 1)
+    except OSError as error:
+        raise StoreAccessError(f"{file}: cannot be read: {error.strerror or error}") from None
+    if data is None:
+        if not os.path.isdir(os.path.dirname(os.path.abspath(file))):
+            raise UsageError(f"{file}: its directory is not there; make it first")
+        return {}
+    try:
+        table = config_json.parse(data).get(_TABLE)
+    except FormatError as error:
+        raise UsageError(f"{file}: no JSON of offsets ({error}); name another file, or move it away") from None
+    found: dict[tuple[str, str], dict[int, int]] = {}
+    for key, queues in table.items() if isinstance(table, dict) else ():
+        topic, sign, group = str(key).partition("@")
+        numbers = queues.items() if sign and isinstance(queues, dict) else ()
+        pairs = [(config_json.integer(queue), config_json.integer(offset)) for queue, offset in numbers]
+        if not pairs or any(number is None or number < 0 for pair in pairs for number in pair):
+            table = None
+            break
+        found[topic, group] = {queue: offset for queue, offset in pairs if queue is not None and offset is not None}
+    if not isinstance(table, dict):
+        raise UsageError(f"{file}: no offsets of groups as consumerOffset.json has them; name another file")
+    return found

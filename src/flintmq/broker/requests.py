@@ -1,0 +1,191 @@
+"""A request: its fields, its answer, and who answers it.
+
+A handler takes a Request and returns its answer, or a coroutine that does; None if it answers by itself later. What it
+raises becomes an answer, too: clients of RocketMQ decide by codes, people by remarks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeAlias
+
+from flintmq.errors import FlintError, FormatError, UsageError
+from flintmq.format import config_json
+from flintmq.format.config_json import JsonObject
+from flintmq.remoting.frames import ANSWER, ONE_WAY, RemotingFrame
+from flintmq.remoting.names import INVALID_PARAMETER, NO_PERMISSION, NOT_SUPPORTED, SUCCESS, SYSTEM_ERROR
+
+log = logging.getLogger("flintmq.broker")
+
+INT64: Final = (-(1 << 63), (1 << 63) - 1)
+INT32: Final = (-(1 << 31), (1 << 31) - 1)
+LOGGED_MAX: Final = 64  # unknown codes of which one line is logged
+
+
+class Peer(Protocol):
+    """The connection that a request came by."""
+
+    address: str  # of the client, HOST:PORT
+    local_host: str  # the address of ours that the client connected to
+    is_closed: bool
+
+    def send(self, frame: RemotingFrame) -> None:
+        """Send a frame; after the end of the connection nothing happens."""
+
+
+class Refused(Exception):
+    """What a request gets instead of its answer."""
+
+    def __init__(self, code: int, remark: str) -> None:
+        super().__init__(remark)
+        self.code, self.remark = code, remark
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    frame: RemotingFrame
+    peer: Peer
+    version: int  # of RocketMQ that the answer names
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """Return a field.
+
+        Raises Refused: it is missing and has no default.
+        """
+        found = self.frame.fields.get(name, default)
+        if found is None:
+            raise Refused(SYSTEM_ERROR, f"the field {name} is missing")
+        return found
+
+    def number(self, name: str, default: int | None = None, bounds: tuple[int, int] = INT64) -> int:
+        """Return a field that is a number within bounds, both included.
+
+        Raises Refused: it is no such number, or is missing and has no default.
+        """
+        text = self.frame.fields.get(name)
+        if text is None and default is not None:
+            return default
+        found = config_json.integer(self.text(name))
+        if found is None:
+            raise Refused(SYSTEM_ERROR, f"the field {name} is no number: {text!a:.100}")
+        if not bounds[0] <= found <= bounds[1]:
+            raise Refused(INVALID_PARAMETER, f"the field {name} is {found}; {bounds[0]} to {bounds[1]} are possible")
+        return found
+
+    def flag(self, name: str, default: bool) -> bool:
+        return self.frame.fields.get(name, "true" if default else "false").lower() == "true"
+
+    def json(self) -> JsonObject:
+        """Return the body's object.
+
+        Raises Refused: it is none.
+        """
+        try:
+            return config_json.parse(self.frame.body)
+        except FormatError as error:
+            raise Refused(SYSTEM_ERROR, f"the body is no object: {error}") from None
+
+    def answer(
+        self,
+        code: int = SUCCESS,
+        fields: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        remark: str | None = None,
+    ) -> RemotingFrame:
+        return RemotingFrame(code, self.frame.opaque, ANSWER, remark, fields or {}, body, "JAVA", self.version)
+
+
+Answer: TypeAlias = RemotingFrame | None
+Handler: TypeAlias = Callable[[Request], Answer | Coroutine[None, None, Answer]]
+
+
+class Requests:
+    """Who answers what.
+
+    Thread: the loop's.
+
+    Attributes:
+        unsupported: code of a request that nobody answers -> how many came.
+        failed: how many requests met an error of ours, which the log tells.
+    """
+
+    def __init__(self, version: int) -> None:
+        self._version, self._handlers = version, dict[int, Handler]()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.unsupported: Counter[int] = Counter()
+        self.failed = 0
+
+    def add(self, handlers: Mapping[int, Handler]) -> None:
+        assert not self._handlers.keys() & handlers.keys()  # one room answers a code
+        self._handlers.update(handlers)
+
+    def refuse(self, codes: tuple[int, ...], why: str) -> None:
+        """Have requests answered with NO_PERMISSION."""
+
+        def refuse(request: Request) -> Answer:
+            raise Refused(NO_PERMISSION, why)
+
+        self.add(dict.fromkeys(codes, refuse))
+
+    def take(self, frame: RemotingFrame, peer: Peer) -> None:
+        """Answer a request, now or later. Nothing is raised."""
+        request = Request(frame, peer, self._version)
+        handler = self._handlers.get(frame.code)
+        if handler is None:
+            self._count(request)
+            handler = _unknown
+        try:
+            found = handler(request)
+        except Exception as error:
+            found = self._told(request, error)
+        if isinstance(found, Coroutine):
+            task = asyncio.get_running_loop().create_task(self._later(request, found))
+            self._tasks.add(task)  # the loop itself keeps no task alive
+            task.add_done_callback(self._tasks.discard)
+        else:
+            _send(request, found)
+
+    async def drain(self, seconds: float) -> None:
+        """Wait for the answers that are under way, and leave out those that take longer."""
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=seconds)
+            for task in late:
+                task.cancel()
+
+    async def _later(self, request: Request, answer: Coroutine[None, None, Answer]) -> None:
+        try:
+            found = await answer
+        except Exception as error:
+            found = self._told(request, error)
+        _send(request, found)
+
+    def _count(self, request: Request) -> None:
+        code = request.frame.code
+        if code not in self.unsupported and len(self.unsupported) < LOGGED_MAX:
+            log.info("%s asks what is not supported here: request %d", request.peer.address, code)
+        self.unsupported[code] += 1
+
+    def _told(self, request: Request, error: Exception) -> RemotingFrame:
+        """Return the answer that an error becomes."""
+        if isinstance(error, Refused):
+            return request.answer(error.code, remark=error.remark)
+        if isinstance(error, UsageError):
+            return request.answer(INVALID_PARAMETER, remark=str(error))
+        self.failed += 1
+        known = isinstance(error, (FlintError, OSError))
+        log.error("request %d of %s: %s", request.frame.code, request.peer.address, error, exc_info=not known)
+        return request.answer(SYSTEM_ERROR, remark=str(error) if known else "an error of the broker; its log tells more")
+
+
+def _unknown(request: Request) -> Answer:
+    return request.answer(NOT_SUPPORTED, remark=f" request type {request.frame.code} not supported")
+
+
+def _send(request: Request, answer: Answer) -> None:
+    """Send an answer, unless the request wants none: of a oneway one not even a refusal."""
+    if answer is not None and not request.frame.flag & ONE_WAY:
+        request.peer.send(answer)

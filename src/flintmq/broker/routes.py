@@ -1,0 +1,74 @@
+"""What a name server answers: where topics are, and which brokers there are. It knows this broker alone."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from flintmq.broker.requests import Answer, Handler, Refused, Request
+from flintmq.broker.served_view import ServedView
+from flintmq.remoting.client import join_address
+from flintmq.remoting.names import GET_ALL_TOPICS, GET_CLUSTERS, GET_ROUTE, TOPIC_NOT_EXIST
+
+EVERY_ADDRESS: Final = ("0.0.0.0", "::")
+MASTER: Final = "0"  # id of a broker that is nobody's slave
+
+
+class Routes:
+    """Answers as a name server does. Thread: the loop's.
+
+    Args:
+        advertise: host that clients are told; None: the one that a client connected to.
+
+    Attributes:
+        port: of the address that they are told; known once somebody listens.
+    """
+
+    def __init__(self, served: ServedView, name: str, cluster: str, advertise: str | None) -> None:
+        self._served, self.name, self.cluster = served, name, cluster
+        self._advertise, self.port = advertise, 0
+
+    def handlers(self) -> dict[int, Handler]:
+        return {GET_ROUTE: self.route, GET_CLUSTERS: self.clusters, GET_ALL_TOPICS: self.topics}
+
+    def address(self, request: Request) -> str:
+        """Return the address that a client is told."""
+        return join_address(self._advertise or request.peer.local_host, self.port)
+
+    def route(self, request: Request) -> Answer:
+        topic = request.text("topic")
+        facts = self._served.topics.get(topic)
+        if facts is None:
+            raise Refused(TOPIC_NOT_EXIST, f"No topic route info in name server for the topic: {topic}")
+        queues = {
+            "brokerName": self.name,
+            "perm": facts.perm,
+            "readQueueNums": facts.read_queues,
+            "topicSysFlag": 0,
+            "writeQueueNums": facts.write_queues,
+        }
+        return request.answer(
+            body=_body({"brokerDatas": [self._broker(request)], "filterServerTable": {}, "queueDatas": [queues]})
+        )
+
+    def clusters(self, request: Request) -> Answer:
+        tables = {
+            "brokerAddrTable": {self.name: self._broker(request)},
+            "clusterAddrTable": {self.cluster: [self.name]},
+        }
+        return request.answer(body=_body(tables))
+
+    def topics(self, request: Request) -> Answer:
+        return request.answer(body=_body({"topicList": sorted(self._served.topics)}))
+
+    def _broker(self, request: Request) -> dict[str, Any]:
+        return {
+            "brokerAddrs": {MASTER: self.address(request)},
+            "brokerName": self.name,
+            "cluster": self.cluster,
+            "enableActingMaster": False,
+        }
+
+
+def _body(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

@@ -1,0 +1,154 @@
+"""What brokers are asked for by their slaves and by `mqadmin`: tables of config/, the configuration, figures."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from flintmq.broker.clients import Clients
+from flintmq.broker.offsets import KeptOffsets, encode
+from flintmq.broker.requests import Answer, Handler, Request
+from flintmq.broker.routes import Routes
+from flintmq.broker.served_view import ServedView
+from flintmq.config.keys import KEYS
+from flintmq.errors import MessageNotFoundError
+from flintmq.format import config_json
+from flintmq.format.text import java_encode
+from flintmq.remoting.names import (
+    GET_CONFIG,
+    GET_CONSUME_STATS,
+    GET_DELAYS,
+    GET_GROUPS,
+    GET_MODES,
+    GET_OFFSETS,
+    GET_RUNTIME,
+    GET_TOPIC_STATS,
+    GET_TOPICS,
+)
+from flintmq.storage.files.store_url import effects_for
+from flintmq.store.layout import config_reader, directories
+from flintmq.store.layout.config_reader import ConfigReader
+from flintmq.version import __version__
+
+_FILES: Mapping[int, tuple[str, str]] = {
+    GET_TOPICS: (config_reader.TOPICS, "topicConfigTable"),
+    GET_GROUPS: (config_reader.GROUPS, "subscriptionGroupTable"),
+    GET_DELAYS: (config_reader.DELAYS, "offsetTable"),
+    GET_MODES: (config_reader.REQUEST_MODES, "messageRequestModeMap"),
+}
+"""Request -> the file that holds its answer, and the table that the answer has in any case."""
+
+
+class Tables:
+    """Answers what is asked of a broker as a whole. Thread: the loop's."""
+
+    def __init__(self, served: ServedView, routes: Routes, clients: Clients, offsets: KeptOffsets) -> None:
+        self._served, self._routes, self._clients, self._offsets = served, routes, clients, offsets
+        self._began_ms = int(time.time() * 1000)
+        view = served.view
+        self._folder, self._effects = os.path.join(view.root, directories.CONFIG), effects_for(view.root, view.config.s3)
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            **dict.fromkeys(_FILES, self.file),
+            GET_OFFSETS: self.offsets,
+            GET_CONFIG: self.config,
+            GET_RUNTIME: self.runtime,
+            GET_TOPIC_STATS: self.topic_stats,
+            GET_CONSUME_STATS: self.consume_stats,
+        }
+
+    async def file(self, request: Request) -> Answer:
+        """Answer with a file of config/ as it is, whole: no pages, as RocketMQ 5.3.3."""
+        name, table = _FILES[request.frame.code]
+        found = await self._served.run(ConfigReader(self._folder, self._effects).load, name)
+        return request.answer(body=config_json.write({table: {}, **found}, "5.4.0", compact=True))
+
+    def offsets(self, request: Request) -> Answer:
+        return request.answer(body=encode(self._offsets.all()))
+
+    def config(self, request: Request) -> Answer:
+        """Answer with the configuration, a key a line: what the files show, and what was given."""
+        config = self._served.view.config
+        lines = {key: _text(config.key(key)) for key in KEYS}
+        lines |= {
+            "brokerName": self._routes.name,
+            "brokerClusterName": self._routes.cluster,
+            "brokerId": "0",
+            "brokerRole": "ASYNC_MASTER",
+            "autoCreateTopicEnable": "false",
+        }
+        return request.answer(body=java_encode("".join(f"{key}={value}\n" for key, value in sorted(lines.items()))))
+
+    def runtime(self, request: Request) -> Answer:
+        """Answer `mqadmin brokerStatus`, and followers: where the log begins and ends."""
+        view = self._served.view
+        table = {
+            "bootTimestamp": str(self._began_ms),
+            "brokerActive": "true",
+            "brokerVersion": str(request.version),
+            "brokerVersionDesc": f"FlintMQ {__version__}, read-only",
+            "commitLogMinOffset": str(view.min_physical_offset),
+            "commitLogMaxOffset": str(view.max_physical_offset),
+            "dispatchBehindBytes": "0",
+            "runtime": f"[ {time.time() - self._began_ms / 1000:.0f} seconds ]",
+        }
+        return request.answer(body=_body({"table": table}))
+
+    async def topic_stats(self, request: Request) -> Answer:
+        """Answer `mqadmin topicStatus`: the bounds of each queue, and when its last message came."""
+        topic = request.text("topic")
+        entries = []
+        for queue_id, (low, high) in self._queues(topic):
+            last = await self._time(topic, queue_id, high - 1) if high > low else 0
+            entries.append((queue_id, {"lastUpdateTimestamp": last, "maxOffset": high, "minOffset": low}))
+        return request.answer(body=self._by_queue({"topicPutTps": 0.0}, [(topic, *entry) for entry in entries]))
+
+    async def consume_stats(self, request: Request) -> Answer:
+        """Answer `mqadmin consumerProgress`: where a group is in each queue that it has consumed, or consumes."""
+        group, wanted = request.text("consumerGroup"), request.text("topic", "")
+        entries = []
+        for topic in sorted({wanted} if wanted else self._topics_of(group)):
+            for queue_id, (low, high) in self._queues(topic):
+                at = self._offsets.get(group, topic, queue_id)
+                seen = await self._time(topic, queue_id, at - 1) if at is not None and low < at <= high else 0
+                place = {"brokerOffset": high, "consumerOffset": at or 0, "lastTimestamp": seen, "pullOffset": at or 0}
+                entries.append((topic, queue_id, place))
+        return request.answer(body=self._by_queue({"consumeTps": 0.0}, entries))
+
+    def _topics_of(self, group: str) -> set[str]:
+        committed = {topic for topic, of in self._offsets.all() if of == group}
+        members = next((members for name, members in self._clients.groups() if name == group), {})
+        return committed | {topic for member in members.values() for topic in member.subscriptions}
+
+    def _queues(self, topic: str) -> Iterator[tuple[int, tuple[int, int]]]:
+        facts = self._served.topics.get(topic)
+        for queue_id in range(facts.read_queues if facts is not None else 0):
+            yield queue_id, self._served.bounds.get((topic, queue_id), (0, 0))
+
+    async def _time(self, topic: str, queue_id: int, offset: int) -> int:
+        """Return the store time of a message; 0 if it cannot be read."""
+        try:
+            return (await self._served.run(self._served.view.get, topic, queue_id, offset)).store_timestamp
+        except MessageNotFoundError:
+            return 0
+
+    def _by_queue(self, facts: Mapping[str, Any], entries: list[tuple[str, int, dict[str, int]]]) -> bytes:
+        """Encode a table with queues as its keys, which are objects: that is no JSON, and RocketMQ's way."""
+        pairs = (
+            _body({"brokerName": self._routes.name, "queueId": queue_id, "topic": topic}) + b":" + _body(entry)
+            for topic, queue_id, entry in entries
+        )
+        rest = b"".join(b"," + _body(key) + b":" + _body(value) for key, value in facts.items())
+        return b'{"offsetTable":{' + b",".join(pairs) + b"}" + rest + b"}"
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _body(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

@@ -1,0 +1,90 @@
+"""`flintmq broker`: serves a store to stock clients of RocketMQ."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import time
+from dataclasses import dataclass
+from typing import Annotated
+
+from flintmq.cli import signals
+from flintmq.cli.declare import option
+from flintmq.cli.options import JsonOption, SetOption, StoreArgument, broker_conf_option, examples
+from flintmq.cli.output import dumps, output
+from flintmq.cli.values import LOOPBACK, parse_address, store_config
+from flintmq.remoting.client import join_address
+
+PORT = 9876
+EPILOG = examples(
+    "flintmq broker /backup/store --read-only",
+    "flintmq broker /var/rocketmq/store --read-only --listen 127.0.0.1:9877 --offsets offsets.json",
+)
+
+
+@dataclass(frozen=True)
+class BrokerWords:
+    store: StoreArgument
+    read_only: bool = option("--read-only", "Serve what is there; nothing is written. So far it must be said.", False)
+    listen: str = option(
+        "--listen HOST:PORT",
+        "Where clients come; PORT alone is one of this machine only, port 0 any free one.",
+        f"{LOOPBACK}:{PORT}",
+    )
+    grpc: str | None = option("--grpc HOST:PORT", "One more such address, for clients that name two.")
+    advertise: str | None = option("--advertise HOST", "The host that clients are told, instead of the one they came to.")
+    name: str = option("--name NAME", "The broker's name.", "broker-a", text=True)
+    cluster: str = option("--cluster NAME", "Its cluster's name.", "DefaultCluster", text=True)
+    offsets: str | None = option("--offsets FILE", "Keep offsets of groups here; without it they are forgotten.")
+    config: Annotated[str | None, broker_conf_option("The configuration, broker.conf.")] = None
+    settings: SetOption = None
+    as_json: JsonOption = False
+
+
+def command(words: BrokerWords) -> int:
+    """Serve a store to stock clients of RocketMQ.
+
+    It is their name server and their broker, until Ctrl-C or SIGTERM: `namesrvAddr` is the address of --listen. With
+    --read-only they consume by queue and tag, look up by key, id and time, and go on from their group's offset; of a
+    store that is written meanwhile new messages come within a second or two. mqadmin shows it. Sends are refused. One
+    node, without a password: whoever reaches the port can read the whole store. One line on standard output says that
+    it is ready; with --json an object (event, listen, store, pid, seconds).
+    """
+    from flintmq.broker import Broker
+
+    begin = time.monotonic()
+    addresses = [parse_address("--listen", words.listen, PORT)]
+    if words.grpc is not None:
+        addresses.append(parse_address("--grpc", words.grpc, 8081))
+    listen, grpc = [*(join_address(*one) for one in addresses), None][:2]
+    out = output(words.as_json)
+    stop = signals.stop_event()
+    with Broker(
+        words.store,
+        read_only=words.read_only,
+        listen=str(listen),
+        grpc=grpc,
+        advertise=words.advertise,
+        name=words.name,
+        cluster=words.cluster,
+        offsets=words.offsets,
+        config=store_config(words.settings, words.config),
+    ) as broker:
+        for host, _ in addresses:
+            if not _only_here(host):
+                out.note(f"{host} is no address of this machine alone: whoever reaches it can read the whole store")
+        if words.as_json:
+            seconds = round(time.monotonic() - begin, 3)
+            ready = {"event": "ready", "listen": broker.addresses, "store": words.store}
+            out.lines([dumps({**ready, "pid": os.getpid(), "seconds": seconds})])
+        else:
+            out.lines([f"ready: {', '.join(broker.addresses)}, store {words.store}"])
+        stop.wait()
+    return 0
+
+
+def _only_here(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return host == "localhost"
