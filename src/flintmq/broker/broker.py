@@ -243,7 +243,12 @@ class _Running:
         groups = {name: len(members) for name, members in self._clients.groups()}
         listener, requests = self._listener, self._requests
         return BrokerStats(
-            listener.connections, listener.accepted, self._pulls.held, groups, dict(requests.unsupported), requests.failed
+            listener.connections,
+            listener.accepted,
+            self._pulls.held,
+            groups,
+            dict(requests.unsupported),
+            requests.failed,
         )
 
     def _left(self, connection: Connection) -> None:

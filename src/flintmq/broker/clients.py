@@ -148,7 +148,9 @@ class Clients:
         """Tell the members of a group that it changed; without it they look each 20 s."""
         for member in list(self._groups[group].values()):
             fields = {"consumerGroup": group}
-            member.peer.send(RemotingFrame(MEMBERS_CHANGED, next(self._numbers), ONE_WAY, fields=fields, language="JAVA"))
+            member.peer.send(
+                RemotingFrame(MEMBERS_CHANGED, next(self._numbers), ONE_WAY, fields=fields, language="JAVA")
+            )
 
 
 def _objects(value: object) -> Iterable[Mapping[str | int, Any]]:

@@ -28,9 +28,7 @@ class Listener:
         left: gets each connection that has ended.
     """
 
-    def __init__(
-        self, take: Callable[[RemotingFrame, Connection], None], left: Callable[[Connection], None]
-    ) -> None:
+    def __init__(self, take: Callable[[RemotingFrame, Connection], None], left: Callable[[Connection], None]) -> None:
         self._take, self._left = take, left
         self._servers: list[asyncio.Server] = []
         self._connections: set[Connection] = set()

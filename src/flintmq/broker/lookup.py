@@ -56,7 +56,9 @@ class Lookup:
         topic, key = request.text("topic"), request.text("key")
         if request.text("indexType", "") == "T":
             key = f"T#{key}"
-        begin, end = (request.number(name, usual) for name, usual in (("beginTimestamp", 0), ("endTimestamp", COUNT[1])))
+        begin, end = (
+            request.number(name, usual) for name, usual in (("beginTimestamp", 0), ("endTimestamp", COUNT[1]))
+        )
         most = min(request.number("maxNum", FOUND_MAX, (0, INT32[1])), FOUND_MAX)
         found: list[StoredMessage] = list(await self._served.run(self._served.view.query, topic, key, begin, end, most))
         kept, size = [], 0

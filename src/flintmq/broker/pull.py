@@ -104,7 +104,8 @@ class Pulls:
             raise Refused(NO_PERMISSION, f"the topic[{topic}] pulling message is forbidden")
         if not 0 <= queue_id < facts.read_queues:
             raise Refused(
-                SYSTEM_ERROR, f"queueId[{queue_id}] is illegal, topic:[{topic}] topicConfig.readQueueNums:[{facts.read_queues}]"
+                SYSTEM_ERROR,
+                f"queueId[{queue_id}] is illegal, topic:[{topic}] topicConfig.readQueueNums:[{facts.read_queues}]",
             )
         most = min(max(request.number("maxMsgNums", 32, INT32), 1), MESSAGES_MAX)
         most_bytes = request.number("maxMsgBytes", BYTES_MAX)

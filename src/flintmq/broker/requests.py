@@ -178,7 +178,9 @@ class Requests:
         self.failed += 1
         known = isinstance(error, (FlintError, OSError))
         log.error("request %d of %s: %s", request.frame.code, request.peer.address, error, exc_info=not known)
-        return request.answer(SYSTEM_ERROR, remark=str(error) if known else "an error of the broker; its log tells more")
+        return request.answer(
+            SYSTEM_ERROR, remark=str(error) if known else "an error of the broker; its log tells more"
+        )
 
 
 def _unknown(request: Request) -> Answer:

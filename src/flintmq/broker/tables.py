@@ -31,7 +31,7 @@ from flintmq.remoting.names import (
 from flintmq.storage.files.store_url import effects_for
 from flintmq.store.layout import config_reader, directories
 from flintmq.store.layout.config_reader import ConfigReader
-from flintmq.version import __version__
+from flintmq.version import OURS
 
 _FILES: Mapping[int, tuple[str, str]] = {
     GET_TOPICS: (config_reader.TOPICS, "topicConfigTable"),
@@ -49,7 +49,10 @@ class Tables:
         self._served, self._routes, self._clients, self._offsets = served, routes, clients, offsets
         self._began_ms = int(time.time() * 1000)
         view = served.view
-        self._folder, self._effects = os.path.join(view.root, directories.CONFIG), effects_for(view.root, view.config.s3)
+        self._folder, self._effects = (
+            os.path.join(view.root, directories.CONFIG),
+            effects_for(view.root, view.config.s3),
+        )
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -90,7 +93,7 @@ class Tables:
             "bootTimestamp": str(self._began_ms),
             "brokerActive": "true",
             "brokerVersion": str(request.version),
-            "brokerVersionDesc": f"FlintMQ {__version__}, read-only",
+            "brokerVersionDesc": f"FlintMQ {OURS}, read-only",
             "commitLogMinOffset": str(view.min_physical_offset),
             "commitLogMaxOffset": str(view.max_physical_offset),
             "dispatchBehindBytes": "0",

@@ -59,7 +59,8 @@ def _plain(text: str) -> JsonObject | None:
     Left to `_Reader`: text that is not JSON or is too long, numbers of more than 18 digits or with a fraction, and
     escapes of surrogates, because Java and Python differ on half a pair.
     """
-    if ("\\u" in text and _ESCAPED_SURROGATE.search(text)) or text.count(",") + text.count("{") + text.count("[") > MAX_VALUES:
+    has_surrogate = "\\u" in text and _ESCAPED_SURROGATE.search(text)
+    if has_surrogate or text.count(",") + text.count("{") + text.count("[") > MAX_VALUES:
         return None
     try:
         value = _DECODER.decode(text)

@@ -32,7 +32,9 @@ class BrokerWords:
         f"{LOOPBACK}:{PORT}",
     )
     grpc: str | None = option("--grpc HOST:PORT", "One more such address, for clients that name two.")
-    advertise: str | None = option("--advertise HOST", "The host that clients are told, instead of the one they came to.")
+    advertise: str | None = option(
+        "--advertise HOST", "The host that clients are told, instead of the one they came to."
+    )
     name: str = option("--name NAME", "The broker's name.", "broker-a", text=True)
     cluster: str = option("--cluster NAME", "Its cluster's name.", "DefaultCluster", text=True)
     offsets: str | None = option("--offsets FILE", "Keep offsets of groups here; without it they are forgotten.")
