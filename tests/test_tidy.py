@@ -328,6 +328,7 @@ FINISHED_PROSE = [
     "src/flintmq/__init__.py",
     "src/flintmq/__main__.py",
     "src/flintmq/arrow",
+    "src/flintmq/broker",
     "src/flintmq/config",
     "src/flintmq/errors.py",
     "src/flintmq/format",

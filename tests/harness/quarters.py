@@ -15,7 +15,7 @@ from flintmq.cli.names import COMMANDS
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = {
     "lake": ("lake", "spark", "cli.lake"),
-    "live": ("ha", "metrics", "remoting", "cli.live"),
+    "live": ("broker", "ha", "metrics", "remoting", "cli.live"),
 }
 """The rooms of each quarter; all others are the core."""
 QUARTERS = ("core", *ROOMS)
@@ -28,9 +28,13 @@ FOLDERS = {
     "tests/robustness/test_job_kills.py": "lake",
     "tests/robustness/torture_spark/": "lake",
     "tests/spark/": "lake",
+    "docs/guide/broker.md": "live",
+    "docs/operations/broker.md": "live",
     "docs/operations/follow.md": "live",
     "docs/operations/metrics.md": "live",
     "docs/operations/runbooks/follower-refused.md": "live",
+    "docs/operations/runbooks/read-a-backup.md": "live",
+    "tests/broker/": "live",
     "tests/cli/live/": "live",
     "tests/ha/": "live",
     "tests/metrics/": "live",

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from flintmq.broker.clients import Clients
-from flintmq.broker.connection import Connection
-from flintmq.broker.listener import Listener
+from flintmq.broker.connection import ClientConnection
+from flintmq.broker.listener import BrokerListener
 from flintmq.broker.lookup import Lookup
 from flintmq.broker.offsets import SAVE_S, KeptOffsets
 from flintmq.broker.pull import Pulls
@@ -87,7 +87,7 @@ class Broker:
         read_only: serve a view; so far nothing else can be served.
         listen: where clients come, HOST:PORT; port 0: any free one.
         grpc: one more address of the same kind, for clients whose configuration names it; None: none.
-        advertise: host that clients are told; None: the one that they connected to.
+        advertise: host that clients get; None: the one that they connected to.
         name, cluster: of the broker.
         offsets: a file that keeps offsets of groups; None: they are forgotten at the end.
         config: as for `open_store`.
@@ -119,7 +119,7 @@ class Broker:
         file = None if offsets is None else os.fspath(offsets)
         self._path, self._config, self._options = store, config, _Options(places, told, name, cluster, file)
         self.addresses: list[str] = []  # where it listens, HOST:PORT
-        self._running: _Running | None = None
+        self._running: _RunningBroker | None = None
         self._thread: _LoopThread | None = None
 
     @property
@@ -136,7 +136,7 @@ class Broker:
         return self._now.stats()
 
     @property
-    def _now(self) -> _Running:
+    def _now(self) -> _RunningBroker:
         if self._running is None:
             raise UsageError("this broker is not started, or is stopped")
         return self._running
@@ -146,7 +146,7 @@ class Broker:
     async def start(self) -> None:
         """Open the store and listen."""
         view = await asyncio.get_running_loop().run_in_executor(None, self._opened)
-        running = _Running(view, self._options)
+        running = _RunningBroker(view, self._options)
         try:
             self.addresses = await running.start()
         except BaseException:
@@ -195,7 +195,7 @@ class Broker:
         return view
 
 
-class _Running:
+class _RunningBroker:
     """A broker between start and stop. Thread: the loop's."""
 
     def __init__(self, view: StoreView, options: _Options) -> None:
@@ -203,7 +203,7 @@ class _Running:
         self._executor = ThreadPoolExecutor(WORKERS, "flintmq-broker")
         self.served = served = ServedView(view, self._executor)
         self._requests = Requests(VERSION)
-        self._listener = Listener(self._requests.take, self._left)
+        self._listener = BrokerListener(self._requests.take, self._left)
         self._clients, self._offsets = Clients(), KeptOffsets(lambda: served.broker, options.offsets)
         self._routes = Routes(served, options.name, options.cluster, options.advertise)
         self._pulls = Pulls(served, self._clients, self._offsets)
@@ -251,7 +251,7 @@ class _Running:
             requests.failed,
         )
 
-    def _left(self, connection: Connection) -> None:
+    def _left(self, connection: ClientConnection) -> None:
         self._clients.left(connection)
         self._pulls.left(connection)
 

@@ -1,4 +1,4 @@
-"""Who is connected: heartbeats, the members of groups, and what they subscribe to."""
+"""Keeps who is connected: heartbeats, the members of groups, and what they subscribe to."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Subscription:
 
 
 @dataclass(slots=True)
-class Member:
+class ConsumerClient:
     """A consumer of a group: one client id, on one connection."""
 
     peer: Peer
@@ -48,7 +48,7 @@ class Clients:
     """The members of all groups. Thread: the loop's."""
 
     def __init__(self) -> None:
-        self._groups: dict[str, dict[str, Member]] = {}
+        self._groups: dict[str, dict[str, ConsumerClient]] = {}
         self._numbers = iter(range(1, 1 << 31))  # of our own requests
 
     def handlers(self) -> dict[int, Handler]:
@@ -63,7 +63,7 @@ class Clients:
         """Return whether a heartbeat named this group, also if nobody is left in it."""
         return group in self._groups
 
-    def groups(self) -> Iterator[tuple[str, Mapping[str, Member]]]:
+    def groups(self) -> Iterator[tuple[str, Mapping[str, ConsumerClient]]]:
         yield from self._groups.items()
 
     def subscription(self, group: str, topic: str) -> Subscription | None:
@@ -74,7 +74,7 @@ class Clients:
     # -- requests ---------------------------------------------------------------------------------------------------
 
     def heartbeat(self, request: Request) -> Answer:
-        """Take a client's groups and subscriptions; the members of a group that changed are told."""
+        """Take a client's groups and subscriptions; the members of a group that changed are notified."""
         told = request.json()
         client = told.get("clientID")
         if not isinstance(client, str) or not client:
@@ -83,7 +83,7 @@ class Clients:
             group = one.get("groupName")
             if not isinstance(group, str) or not group:
                 raise Refused(SYSTEM_ERROR, "a groupName of the body is missing")
-            member = Member(
+            member = ConsumerClient(
                 request.peer,
                 request.frame.language,
                 request.frame.version,
@@ -167,7 +167,7 @@ def _subscriptions(told: Mapping[str | int, Any]) -> Iterator[tuple[str, Subscri
             yield topic, Subscription(expression, version, kind if isinstance(kind, str) else TAG, one)
 
 
-def _wanted(member: Member) -> dict[str, tuple[str, str]]:
+def _wanted(member: ConsumerClient) -> dict[str, tuple[str, str]]:
     """Return what a member subscribes to: with each heartbeat the same one has another version."""
     return {topic: (one.expression, one.kind) for topic, one in member.subscriptions.items()}
 

@@ -25,7 +25,7 @@ IDLE_S: Final = 120.0  # silence after which a connection is closed
 _TLS, _HTTP2 = 0x16, b"PRI "
 
 
-class Connection(asyncio.Protocol):
+class ClientConnection(asyncio.Protocol):
     """A client's connection. Thread: the loop's.
 
     Args:
@@ -35,9 +35,9 @@ class Connection(asyncio.Protocol):
 
     def __init__(
         self,
-        take: Callable[[RemotingFrame, Connection], None],
-        opened: Callable[[Connection], str | None],
-        closed: Callable[[Connection], None],
+        take: Callable[[RemotingFrame, ClientConnection], None],
+        opened: Callable[[ClientConnection], str | None],
+        closed: Callable[[ClientConnection], None],
     ) -> None:
         self._take, self._opened, self._closed = take, opened, closed
         self._received = bytearray()

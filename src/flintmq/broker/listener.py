@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from flintmq.broker.connection import Connection
+from flintmq.broker.connection import ClientConnection
 from flintmq.errors import UsageError
 from flintmq.remoting.client import join_address
 from flintmq.remoting.frames import RemotingFrame
@@ -20,7 +20,7 @@ OF_ONE_HOST_MAX: Final = 2_000
 SWEEP_S: Final = 5.0  # between two looks for connections that are silent
 
 
-class Listener:
+class BrokerListener:
     """All listeners of a broker, and the connections that came by them. Thread: the loop's.
 
     Args:
@@ -28,10 +28,12 @@ class Listener:
         left: gets each connection that has ended.
     """
 
-    def __init__(self, take: Callable[[RemotingFrame, Connection], None], left: Callable[[Connection], None]) -> None:
+    def __init__(
+        self, take: Callable[[RemotingFrame, ClientConnection], None], left: Callable[[ClientConnection], None]
+    ) -> None:
         self._take, self._left = take, left
         self._servers: list[asyncio.Server] = []
-        self._connections: set[Connection] = set()
+        self._connections: set[ClientConnection] = set()
         self._of_host: Counter[str] = Counter()
         self._sweeping: asyncio.Task[None] | None = None
         self.accepted = 0
@@ -70,10 +72,10 @@ class Listener:
         for connection in list(self._connections):
             connection.end()
 
-    def _connection(self) -> Connection:
-        return Connection(self._take, self._opened, self._closed)
+    def _connection(self) -> ClientConnection:
+        return ClientConnection(self._take, self._opened, self._closed)
 
-    def _opened(self, connection: Connection) -> str | None:
+    def _opened(self, connection: ClientConnection) -> str | None:
         self.accepted += 1
         self._connections.add(connection)
         self._of_host[connection.host] += 1
@@ -83,7 +85,7 @@ class Listener:
             return f"{connection.host} has {OF_ONE_HOST_MAX} already"
         return None
 
-    def _closed(self, connection: Connection) -> None:
+    def _closed(self, connection: ClientConnection) -> None:
         self._connections.discard(connection)
         self._of_host[connection.host] -= 1
         if not self._of_host[connection.host]:

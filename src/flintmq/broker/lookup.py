@@ -61,7 +61,8 @@ class Lookup:
         )
         most = min(request.number("maxNum", FOUND_MAX, (0, INT32[1])), FOUND_MAX)
         found: list[StoredMessage] = list(await self._served.run(self._served.view.query, topic, key, begin, end, most))
-        kept, size = [], 0
+        kept: list[StoredMessage] = []
+        size = 0
         for message in reversed(found):
             size += message.size
             if kept and size > BYTES_MAX:

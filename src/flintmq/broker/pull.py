@@ -44,11 +44,11 @@ _CODES: Final = {
     Status.OFFSET_OVERFLOW_ONE: PULL_NOT_FOUND,
     Status.OFFSET_FOUND_NULL: PULL_NOT_FOUND,
 }
-"""What a client is told; all else is PULL_OFFSET_MOVED, after which it goes to `nextBeginOffset`."""
+"""Status of a read -> code of the answer; all else is PULL_OFFSET_MOVED: the client goes to `nextBeginOffset`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pull:
+class PullRequest:
     topic: str
     queue_id: int
     offset: int
@@ -91,7 +91,7 @@ class Pulls:
             if request.peer.is_closed:
                 return None
 
-    def _wanted(self, request: Request) -> Pull:
+    def _wanted(self, request: Request) -> PullRequest:
         """Return what a pull asks for.
 
         Raises Refused: a topic, a queue or a subscription that it cannot be of.
@@ -109,7 +109,7 @@ class Pulls:
             )
         most = min(max(request.number("maxMsgNums", 32, INT32), 1), MESSAGES_MAX)
         most_bytes = request.number("maxMsgBytes", BYTES_MAX)
-        return Pull(
+        return PullRequest(
             topic, queue_id, request.number("queueOffset"), most,
             min(most_bytes, BYTES_MAX) if most_bytes > 0 else BYTES_MAX, self._tags(request, topic),
         )  # fmt: skip

@@ -104,7 +104,7 @@ Handler: TypeAlias = Callable[[Request], Answer | Coroutine[None, None, Answer]]
 
 
 class Requests:
-    """Who answers what.
+    """The table of handlers, and the answers that are under way.
 
     Thread: the loop's.
 

@@ -1,4 +1,4 @@
-"""What a name server answers: where topics are, and which brokers there are. It knows this broker alone."""
+"""Answers as a name server: where topics are, and which brokers there are. It knows this one alone."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Routes:
     """Answers as a name server does. Thread: the loop's.
 
     Args:
-        advertise: host that clients are told; None: the one that a client connected to.
+        advertise: host that clients get; None: the one that a client connected to.
 
     Attributes:
-        port: of the address that they are told; known once somebody listens.
+        port: of the address that they get; known once somebody listens.
     """
 
     def __init__(self, served: ServedView, name: str, cluster: str, advertise: str | None) -> None:
@@ -32,7 +32,7 @@ class Routes:
         return {GET_ROUTE: self.route, GET_CLUSTERS: self.clusters, GET_ALL_TOPICS: self.topics}
 
     def address(self, request: Request) -> str:
-        """Return the address that a client is told."""
+        """Return the address that a client gets."""
         return join_address(self._advertise or request.peer.local_host, self.port)
 
     def route(self, request: Request) -> Answer:

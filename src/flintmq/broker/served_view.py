@@ -26,7 +26,7 @@ READABLE, WRITABLE = 4, 2
 
 
 class TopicFacts(NamedTuple):
-    """What a client is told of a topic: numbers of queues, and `perm`, bits of READABLE and WRITABLE."""
+    """Facts of a topic for clients: numbers of queues, and `perm`, bits of READABLE and WRITABLE."""
 
     read_queues: int
     write_queues: int

@@ -1,4 +1,4 @@
-"""What brokers are asked for by their slaves and by `mqadmin`: tables of config/, the configuration, figures."""
+"""Answers what slaves and `mqadmin` ask of a broker: tables of config/, the configuration, figures."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ GET_CLUSTERS: Final = 106
 GET_ALL_TOPICS: Final = 206
 FORGET_TOPIC: Final = 216
 
-# Told to a client by a broker.
+# What a broker says to a client.
 MEMBERS_CHANGED: Final = 40
 
 # Answered.

@@ -52,9 +52,9 @@ def command(words: BrokerWords) -> int:
     node, without a password: whoever reaches the port can read the whole store. One line on standard output says that
     it is ready; with --json an object (event, listen, store, pid, seconds).
     """
+    begin = time.monotonic()
     from flintmq.broker import Broker
 
-    begin = time.monotonic()
     addresses = [parse_address("--listen", words.listen, PORT)]
     if words.grpc is not None:
         addresses.append(parse_address("--grpc", words.grpc, 8081))
