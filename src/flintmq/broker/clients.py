@@ -74,7 +74,7 @@ class Clients:
     # -- requests ---------------------------------------------------------------------------------------------------
 
     def heartbeat(self, request: Request) -> Answer:
-        """Take a client's groups and subscriptions; the members of a group that changed are notified."""
+        """Take a client's groups and subscriptions, and notify the groups that changed."""
         told = request.json()
         client = told.get("clientID")
         if not isinstance(client, str) or not client:

@@ -109,7 +109,10 @@ class Lookup:
         return request.text("topic"), request.number("queueId", bounds=INT32)
 
     def _bounds(self, request: Request) -> tuple[int, int]:
-        """Return a queue's bounds as of the last look; (0, 0) of one that has had no message, as RocketMQ answers."""
+        """Return a queue's bounds as of the last look.
+
+        (0, 0) of one that has had no message, as RocketMQ answers.
+        """
         return self._served.bounds.get(self._queue(request), (0, 0))
 
     async def _first(self, topic: str, queue_id: int) -> RawResult:
@@ -120,7 +123,10 @@ class Lookup:
     # -- offsets of groups ------------------------------------------------------------------------------------------
 
     async def offset(self, request: Request) -> Answer:
-        """Answer where a group goes on; of one that never committed 0 if the whole queue is young, else nothing."""
+        """Answer where a group goes on.
+
+        For one that never committed that is 0 if the whole queue is young; otherwise it is refused.
+        """
         group, (topic, queue_id) = request.text("consumerGroup"), self._queue(request)
         found = self._offsets.get(group, topic, queue_id)
         if found is None and request.flag("setZeroIfNotFound", True) and await self._is_young(topic, queue_id):

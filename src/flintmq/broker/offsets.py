@@ -24,7 +24,7 @@ _TABLE = "offsetTable"
 
 
 class KeptOffsets:
-    """What groups committed here, over what the store has.
+    """Offsets that groups committed here, over those that the store has.
 
     Thread: the loop's, but for `save`.
 

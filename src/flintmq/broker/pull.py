@@ -1,5 +1,6 @@
-"""Pulls of consumers: a queue is read from an offset on; at its end the request is held until a message comes.
+"""Pulls of consumers: a queue is read from an offset on.
 
+At the end of the queue the request is held until a message comes.
 A pull that is held is a coroutine that waits: for the queue to grow, for its time, for its client's end, or for ours.
 """
 
@@ -135,7 +136,7 @@ class Pulls:
     # -- waiting ------------------------------------------------------------------------------------------------------
 
     async def _wait(self, place: tuple[str, int], peer: Peer, offset: int, seconds: float) -> None:
-        """Wait until a queue may have grown beyond an offset, the connection has ended, or for some seconds."""
+        """Wait until a queue may have grown beyond an offset, or the connection has ended."""
         waiting = asyncio.get_running_loop().create_future()
         self._held.setdefault(place, {})[waiting] = peer, offset
         self.held += 1

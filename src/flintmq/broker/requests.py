@@ -38,7 +38,7 @@ class Peer(Protocol):
 
 
 class Refused(Exception):
-    """What a request gets instead of its answer."""
+    """A refusal, which a request gets in place of its answer."""
 
     def __init__(self, code: int, remark: str) -> None:
         super().__init__(remark)

@@ -1,4 +1,4 @@
-"""Answers as a name server: where topics are, and which brokers there are. It knows this one alone."""
+"""Answers as a name server that knows one broker: where topics are, which brokers there are."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ READABLE, WRITABLE = 4, 2
 
 
 class TopicFacts(NamedTuple):
-    """Facts of a topic for clients: numbers of queues, and `perm`, bits of READABLE and WRITABLE."""
+    """Facts of a topic for clients; `perm` has the bits READABLE and WRITABLE."""
 
     read_queues: int
     write_queues: int
@@ -86,9 +86,9 @@ class ServedView:
             pause = max(LOOK_S, min(LOOK_SHARE * (time.monotonic() - begin), LONGEST_PAUSE_S))
 
     def _look(self) -> tuple[BrokerConfig, dict[str, TopicFacts], dict[tuple[str, int], tuple[int, int]]]:
-        """Return config/, the topics (those of topics.json, and others that have queues), and the queues' bounds.
+        """Return config/, the topics, and the bounds of all queues.
 
-        A topic may have more queues than its entry says, which would then be read by nobody: what there is is served.
+        Topics are those of topics.json, and others that have queues. A topic may have more queues than its entry says, which would then be read by nobody: what there is is served.
         """
         broker, found = self.view.broker, dict[str, int]()
         queues = self.view.queues()

@@ -1,4 +1,4 @@
-"""Answers what slaves and `mqadmin` ask of a broker: tables of config/, the configuration, figures."""
+"""Answers slaves and `mqadmin`: tables of config/, the configuration, figures."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Tables:
         return request.answer(body=self._by_queue({"topicPutTps": 0.0}, [(topic, *entry) for entry in entries]))
 
     async def consume_stats(self, request: Request) -> Answer:
-        """Answer `mqadmin consumerProgress`: where a group is in each queue that it has consumed, or consumes."""
+        """Answer `mqadmin consumerProgress`: where a group is in each queue that it consumes."""
         group, wanted = request.text("consumerGroup"), request.text("topic", "")
         entries = []
         for topic in sorted({wanted} if wanted else self._topics_of(group)):
@@ -140,7 +140,10 @@ class Tables:
             return 0
 
     def _by_queue(self, facts: Mapping[str, Any], entries: list[tuple[str, int, dict[str, int]]]) -> bytes:
-        """Encode a table with queues as its keys, which are objects: that is no JSON, and RocketMQ's way."""
+        """Encode a table with queues as its keys.
+
+        Its keys are objects: that is no JSON, and RocketMQ's way.
+        """
         pairs = (
             _body({"brokerName": self._routes.name, "queueId": queue_id, "topic": topic}) + b":" + _body(entry)
             for topic, queue_id, entry in entries
