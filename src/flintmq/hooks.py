@@ -1,7 +1,7 @@
 """Names what the core takes from the lake and from what is live.
 
-FlintMQ has three quarters: the core; the lake (`lake`, `spark`, `cli/lake`); what is live (`broker`, `ha`,
-`metrics`, `remoting`, `cli/live`). The two may import the core, and know neither each other nor are known to it. Where the core
+FlintMQ has three quarters: the core; the lake (`lake`, `spark`, `cli/lake`); what is live (`broker`, `ha`, `metrics`,
+`remoting`, `cli/live`). The two may import the core, and know neither each other nor are known to it. Where the core
 needs one of them, it loads a hook by its name here, when it is used.
 """
 

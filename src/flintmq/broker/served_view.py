@@ -88,7 +88,8 @@ class ServedView:
     def _look(self) -> tuple[BrokerConfig, dict[str, TopicFacts], dict[tuple[str, int], tuple[int, int]]]:
         """Return config/, the topics, and the bounds of all queues.
 
-        Topics are those of topics.json, and others that have queues. A topic may have more queues than its entry says, which would then be read by nobody: what there is is served.
+        Topics are those of topics.json, and others that have queues. A topic may have more queues than its entry says,
+        which would then be read by nobody: all that are there are served.
         """
         broker, found = self.view.broker, dict[str, int]()
         queues = self.view.queues()
