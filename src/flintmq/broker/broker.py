@@ -145,6 +145,8 @@ class Broker:
 
     async def start(self) -> None:
         """Open the store and listen."""
+        if self._running is not None:
+            raise UsageError("this broker is started already")
         view = await asyncio.get_running_loop().run_in_executor(None, self._opened)
         running = _RunningBroker(view, self._options)
         try:

@@ -45,6 +45,8 @@ class ClientConnection(asyncio.Protocol):
         self._joined: list[bytes] | None = None  # answers to the requests of one received block
         self._transport: asyncio.Transport | None = None
         self._full_since: float | None = None
+        self._writable = asyncio.Event()
+        self._writable.set()
         self.address = self.host = self.local_host = ""
         self.is_closed = False
         self.heard = time.monotonic()  # when bytes came last
@@ -62,15 +64,18 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_closed = True
+        self._writable.set()
         self._received.clear()
         self._closed(self)
 
     def pause_writing(self) -> None:
         """Read no more of a client that takes no answers."""
+        self._writable.clear()
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
+        self._writable.set()
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
@@ -94,6 +99,9 @@ class ClientConnection(asyncio.Protocol):
             self._write(encode_frame(frame))
         else:
             self._joined.append(encode_frame(frame))
+
+    async def writable(self) -> None:
+        await self._writable.wait()
 
     def close(self, why: str) -> None:
         """End the connection at once, and say why in the log."""

@@ -89,6 +89,7 @@ class Pulls:
                 return request.answer(_code(found, offset), _fields(found), found.data, found.status.name)
             if looks == self._served.looks:  # else there may be news that this read did not see
                 await self._wait(place, request.peer, offset, left)
+            await request.peer.writable()
             if request.peer.is_closed:
                 return None
 

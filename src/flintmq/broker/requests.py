@@ -34,7 +34,17 @@ class Peer(Protocol):
     is_closed: bool
 
     def send(self, frame: RemotingFrame) -> None:
-        """Send a frame; after the end of the connection nothing happens."""
+        """Send a frame; after the end of the connection nothing happens.
+
+        Raises UsageError: the frame is larger than a frame may be.
+        """
+
+    async def writable(self) -> None:
+        """Wait until the client takes its answers, or is gone.
+
+        Whoever makes a large answer waits before it reads: else a thousand requests of a client that takes nothing
+        would fill the memory.
+        """
 
 
 class Refused(Exception):
@@ -158,6 +168,7 @@ class Requests:
 
     async def _later(self, request: Request, answer: Coroutine[None, None, Answer]) -> None:
         try:
+            await request.peer.writable()
             found = await answer
         except Exception as error:
             found = self._told(request, error)
@@ -189,5 +200,9 @@ def _unknown(request: Request) -> Answer:
 
 def _send(request: Request, answer: Answer) -> None:
     """Send an answer, unless the request wants none: of a oneway one not even a refusal."""
-    if answer is not None and not request.frame.flag & ONE_WAY:
+    if answer is None or request.frame.flag & ONE_WAY:
+        return
+    try:
         request.peer.send(answer)
+    except UsageError as error:
+        request.peer.send(request.answer(SYSTEM_ERROR, remark=f"the answer cannot be sent: {error}"))
