@@ -172,6 +172,8 @@ class Requests:
             found = await answer
         except Exception as error:
             found = self._told(request, error)
+        finally:
+            answer.close()  # one that was never begun, at the broker's end
         _send(request, found)
 
     def _count(self, request: Request) -> None:
