@@ -20,7 +20,7 @@ from flintmq.lake.stream.options import StreamOptions
 from flintmq.spark.door import JAR
 from tests.support import shop_proto
 from tests.support.engine import put_messages
-from tests.support.spark_reading import SPARK, by_python
+from tests.support.spark_reading import SPARK, by_python, limited
 
 pytestmark = pytest.mark.spark
 DDL = "id bigint, at timestamp, day date, price float, address struct<city: string, zip: int>, lines array<struct<sku: string, count: int>>, names map<string, bigint>"  # noqa: E501  # fmt: skip
@@ -211,9 +211,8 @@ def test_protobuf(load: Any, tmp_path: Any) -> None:
 def test_a_stream(name: str, spark: Any, store: str, tmp_path: Any) -> None:
     by_python(spark)
     options = {"subscribe": "orders", "body": "json", "bodySchema": DDL}
-    in_the_jvm = name == "flintmq" and JAR.is_file() and os.environ.get("FLINTMQ_JAR") != "0"
-    if in_the_jvm or SPARK >= (4, 2):  # Spark 4.0 and 4.1 let no source in Python limit its batches
-        options["maxOffsetsPerTrigger"] = "100"
+    if name == "flintmq" or SPARK >= (4, 2):
+        options |= limited(maxOffsetsPerTrigger="100")
     frame = spark.readStream.format(name).options(**options).load(store).select("body.id", "body_error")
     to = {"checkpointLocation": str(tmp_path / "checkpoint"), "path": str(tmp_path / "table")}
     frame.writeStream.format("parquet").options(**to).trigger(availableNow=True).start().awaitTermination()

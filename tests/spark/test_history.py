@@ -9,6 +9,7 @@ from flintmq.errors import UsageError
 from flintmq.spark.source import FlintMQSource
 from tests.lake.history.test_history import SMALL, expire, put
 from tests.support.exporting import once, whole
+from tests.support.spark_reading import limited
 
 pytestmark = pytest.mark.spark
 EACH = [(whole, "parquet"), (once, "delta"), (whole, "iceberg")]  # all pairs: tests/lake/history
@@ -53,7 +54,11 @@ def test_a_stream_goes_on_from_its_checkpoint(spark, tmp_path, make, to):
     store, out, lake, checkpoint = (tmp_path / name for name in ("store", "out", "lake", "checkpoint"))
 
     def run():
-        rows = spark.readStream.format("flintmq").options(history=str(out), maxOffsetsPerTrigger="100").load(str(store))
+        rows = (
+            spark.readStream.format("flintmq")
+            .options(history=str(out), **limited(maxOffsetsPerTrigger="100"))
+            .load(str(store))
+        )
         written = rows.writeStream.format("parquet").option("path", str(lake))
         query = written.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
         assert query.awaitTermination(120)

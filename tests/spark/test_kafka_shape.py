@@ -9,7 +9,7 @@ from flintmq.errors import UsageError
 from flintmq.lake.read.options import ReadOptions
 from flintmq.lake.stream.options import StreamOptions
 from tests.support.engine import put_messages
-from tests.support.spark_reading import by_python
+from tests.support.spark_reading import by_python, limited
 
 pytestmark = pytest.mark.spark
 COLUMNS = [  # of org.apache.spark.sql.kafka010.KafkaRecordToRowConverter
@@ -77,7 +77,7 @@ def test_columns_that_are_chosen(load):
 def test_a_stream(spark, store, tmp_path):
     frame = (
         spark.readStream.format("flintmq")
-        .options(shape="kafka", subscribe="orders", maxOffsetsPerTrigger=10)
+        .options(shape="kafka", subscribe="orders", **limited(maxOffsetsPerTrigger=10))
         .load(store)
     )
     found: list[tuple[int, int]] = []

@@ -1,8 +1,11 @@
 """A batch read without Spark: the reader's methods in the order in which Spark calls them."""
 
+import os
+
 import pyarrow as pa
 import pyspark
 
+from flintmq.spark.door import JAR
 from flintmq.spark.source import FlintMQSource
 
 
@@ -24,6 +27,14 @@ def offsets(path, **options):
 
 
 SPARK = tuple(map(int, pyspark.__version__.split(".")[:2]))
+BY_THE_JVM = JAR.is_file() and os.environ.get("FLINTMQ_JAR") != "0"
+LIMITS = BY_THE_JVM or SPARK >= (4, 2)
+"""Whether a stream may be limited: Spark 4.0 and 4.1 let no source in Python do so, and availableNow is one batch."""
+
+
+def limited(**limits: object) -> dict[str, object]:
+    """These options of a stream, where it may be limited."""
+    return limits if LIMITS else {}
 
 
 class ByPython(FlintMQSource):
