@@ -80,19 +80,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     "Spark 4.0 and 4.1 do not limit micro-batches of a Python source; leave maxOffsetsPerTrigger and "
                     "alike out, or use the source in the JVM (spark.jars)"
                 )
-            return self.next_end(self.stream.initial(), limits=False)
+            self._go_on()
+            return dict(self.stream.present_end())
         return self.next_end(start, limits=not isinstance(limit, ReadAllAvailable))
 
     def next_end(self, start: dict[str, Any], limits: bool) -> dict[str, Any]:
-        """Return the end of the next micro-batch.
+        """Return the end of the next micro-batch."""
+        self._go_on()
+        return dict(self.stream.next_end(start, limits=limits))
 
-        The first one of a query that goes on from a checkpoint names topics that are not there; `initialOffset` names
-        them for a new one.
+    def _go_on(self) -> None:
+        """Name topics that are not there, at the first batch of a query that goes on from a checkpoint.
+
+        `initialOffset` names them for a new one.
         """
         if not self._goes_on:
             self._goes_on = True
             self.stream.tell_unknown()
-        return dict(self.stream.next_end(start, limits=limits))
 
     @from_one_frame
     def reportLatestOffset(self) -> dict[str, Any]:

@@ -101,6 +101,13 @@ class HistoryStream:
             return replace(at, files=at.files + admitted).offset()
         return self._after_table(at)
 
+    def present_end(self) -> Offset:
+        """Return the end of all that there is: of the stores, after the table."""
+        end: Offset = self.initial()
+        while Backfill.of(end) is not None:
+            end = self.next_end(end, limits=False)
+        return self.next_end(end, limits=False)
+
     def progress(self) -> dict[str, Any]:
         return self.stream.progress()
 
@@ -112,7 +119,10 @@ class HistoryStream:
         if stop is not None and (stop.version, stop.after) == (at.version, at.after):
             last = stop.files
         version = self._version(at.version)
-        return [FilesTask(version, (file,)) for file in files[at.files : last]]
+        found: list[HistoryTask] = [FilesTask(version, (file,)) for file in files[at.files : last]]
+        if stop is None and end != at.then:  # one batch of everything, as `present_end` is for
+            found += part_tasks(self.stream, at.then, end)
+        return found
 
     def _version(self, number: int) -> TableVersion:
         return replace(self.history.version, version=number)

@@ -112,6 +112,10 @@ class StoresStream:
         ends = {broker: streams[broker].end_after(one) for broker, one in there.items()}
         return self.offset_of(dict(sorted({**known, **begins, **ends}.items())))
 
+    def present_end(self) -> Offset:
+        """Return the end of all that there is, for who asks without saying where it is."""
+        return self.next_end(self.initial(), limits=False)
+
     def progress(self) -> dict[str, Any]:
         found = {broker: stream.progress() for broker, stream in self._look().items()}
         sums = {name: sum(one[name] for one in found.values()) for name in ("lagMessages", "lagBytes")}
