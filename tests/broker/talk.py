@@ -1,0 +1,150 @@
+"""A client made of a socket: requests as stock clients send them, and whatever comes back."""
+
+import json
+import select
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from flintmq.remoting.client import split_address
+from flintmq.remoting.frames import RemotingFrame, decode_frame, frame_size
+
+LIMIT_S = 10.0  # nothing here takes so long
+
+
+def request(
+    code: int, fields: Mapping[str, Any] | None = None, body: bytes = b"", *, opaque: int = 1, flag: int = 0
+) -> bytes:
+    """The bytes of a request as Java's client writes them, by the standard library."""
+    head: dict[str, Any] = {"code": code, "flag": flag, "language": "JAVA", "opaque": opaque, "version": 493}
+    head |= {"serializeTypeCurrentRPC": "JSON"}
+    if fields:
+        head["extFields"] = {name: str(value) for name, value in fields.items()}
+    text = json.dumps(head).encode()
+    return struct.pack(">II", 4 + len(text) + len(body), len(text)) + text + body
+
+
+class Line:
+    """One connection to a broker, closed at the end of a `with` block. What nobody asked for is in `told`."""
+
+    def __init__(self, address: str, *, receive_buffer: int = 0) -> None:
+        self.socket = socket.socket()
+        if receive_buffer:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        self.socket.settimeout(LIMIT_S)
+        self.socket.connect(split_address(address))
+        self.kept, self.opaque = bytearray(), 0
+        self.told: list[RemotingFrame] = []
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def start(self, code: int, fields: Mapping[str, Any] | None = None, body: bytes = b"", *, flag: int = 0) -> int:
+        """Send a request; return its number."""
+        self.opaque += 1
+        self.send(request(code, fields, body, opaque=self.opaque, flag=flag))
+        return self.opaque
+
+    def frame(self, seconds: float = LIMIT_S) -> RemotingFrame | None:
+        """The next frame; None: none came in time. EOFError: the broker hung up."""
+        limit = time.monotonic() + seconds
+        while True:
+            size = frame_size(self.kept)
+            if size is not None and len(self.kept) >= size:
+                found = decode_frame(self.kept[:size])
+                del self.kept[:size]
+                return found
+            self.socket.settimeout(max(limit - time.monotonic(), 0.001))
+            try:
+                got = self.socket.recv(1 << 20)
+            except TimeoutError:
+                return None
+            except ConnectionError:
+                got = b""
+            if not got:
+                raise EOFError
+            self.kept += got
+
+    def answer(self, number: int, seconds: float = LIMIT_S) -> RemotingFrame:
+        """The answer to a request; the broker's own requests before it are kept in `told`."""
+        while (found := self.frame(seconds)) is not None:
+            if found.is_answer and found.opaque == number:
+                return found
+            self.told.append(found)
+        raise TimeoutError(f"no answer to request {number}")
+
+    def ask(self, code: int, fields: Mapping[str, Any] | None = None, body: bytes = b"") -> RemotingFrame:
+        return self.answer(self.start(code, fields, body))
+
+    def hung_up(self, seconds: float = LIMIT_S) -> bool:
+        """Whether the broker ends the connection in time; what it sends before is dropped."""
+        try:
+            while self.frame(seconds) is not None:
+                pass
+        except EOFError:
+            return True
+        return False
+
+    def is_quiet(self, seconds: float) -> bool:
+        """Whether nothing comes, not even an end."""
+        return not self.kept and not select.select([self.socket], [], [], seconds)[0]
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def pull(topic: str = "T", queue_id: int = 0, offset: int = 0, group: str = "G", **more: Any) -> dict[str, Any]:
+    """The fields of a pull that brings its subscription, and does not wait."""
+    usual = {"maxMsgNums": 32, "sysFlag": 4, "commitOffset": 0, "suspendTimeoutMillis": 0, "subVersion": 1}
+    place = {"consumerGroup": group, "topic": topic, "queueId": queue_id, "queueOffset": offset}
+    return {**place, **usual, "subscription": "*", "expressionType": "TAG", **more}
+
+
+def heartbeat(client: str, *groups: str, topics: Mapping[str, str] | None = None, version: int = 1) -> bytes:
+    """The body of a heartbeat of a client that is in these groups and subscribes to these topics, by tags."""
+    wanted = [
+        {
+            "topic": topic, "subString": tags, "tagsSet": [], "codeSet": [], "subVersion": version,
+            "expressionType": "TAG", "classFilterMode": False,
+        }
+        for topic, tags in (topics or {}).items()
+    ]  # fmt: skip
+    consumers = [
+        {
+            "groupName": group, "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
+            "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET", "subscriptionDataSet": wanted, "unitMode": False,
+        }
+        for group in groups
+    ]  # fmt: skip
+    return json.dumps({"clientID": client, "consumerDataSet": consumers, "producerDataSet": []}).encode()
+
+
+def records(body: bytes) -> Iterator[bytes]:
+    """The records of an answer, each by its own length."""
+    at = 0
+    while at < len(body):
+        size = struct.unpack_from(">I", body, at)[0]
+        assert 0 < size <= len(body) - at
+        yield body[at : at + size]
+        at += size
+
+
+def until(true: Callable[[], bool], seconds: float = LIMIT_S) -> bool:
+    """Whether something becomes true in time."""
+    limit = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > limit:
+            return False
+        time.sleep(0.005)
+    return True
