@@ -1,5 +1,6 @@
 """A store and a broker that serves it, for the tests of its rooms."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -8,10 +9,37 @@ from typing import Any
 import pytest
 
 from flintmq.broker import Broker
-from tests.broker.talk import Line
+from tests.broker.talk import KEYS, Line
 from tests.harness.in_memory import tmp_path_factory as tmp_path_factory
+from tests.support.engine import open_small, put_all
 
 LOOK_S = 0.02  # between two looks at the store: a test does not wait for a second
+
+
+def everything(root: Path) -> dict[str, tuple[bytes, int]]:
+    """Every file of a store with its bytes and its time."""
+    return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in root.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="session")
+def resting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A store that nobody writes: 30 messages in queue 0 of T, tags t0, t1, t2 in turn, and nothing in queue 1.
+
+    No broker of these tests may have changed it.
+    """
+    path = tmp_path_factory.mktemp("broker") / "store"
+    with open_small(path, **KEYS) as made:
+        made.create_topic("T", queues=2)
+        put_all(made, 30)
+    before = everything(path)
+    yield path
+    assert everything(path) == before, "a broker wrote into a store that it serves read-only"
+
+
+@pytest.fixture
+def store(resting: Path, tmp_path: Path) -> Path:
+    """The same store, to be written."""
+    return Path(shutil.copytree(resting, tmp_path / "store"))
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from typing import Any, Self
 from flintmq.remoting.client import split_address
 from flintmq.remoting.frames import RemotingFrame, decode_frame, frame_size
 
+KEYS = {"mappedFileSizeConsumeQueue": 2000}  # 100 units: an answer ends where a file of units does
 LIMIT_S = 10.0  # nothing here takes so long
 
 
