@@ -116,7 +116,7 @@ class Broker:
             raise UsageError("a broker takes no messages yet; say read_only=True (--read-only)")
         places = [_place(place) for place in (listen, grpc) if place is not None]
         told = advertise or (None if places[0][0] in EVERY_ADDRESS else places[0][0])
-        file = None if offsets is None else os.fspath(offsets)
+        file = None if offsets is None else os.path.abspath(offsets)
         self._path, self._config, self._options = store, config, _Options(places, told, name, cluster, file)
         self.addresses: list[str] = []  # where it listens, HOST:PORT
         self._running: _RunningBroker | None = None
