@@ -151,5 +151,5 @@ class Lookup:
         if not first.count:
             return first.min_offset == 0
         view = self._served.view
-        old = view.max_physical_offset - YOUNG_FILES * view.config.mapped_file_size_commit_log
+        old = view.max_physical_offset - YOUNG_FILES * view.log_file_size
         return first.min_offset == 0 and StoredMessage(first.data).physical_offset >= old

@@ -31,6 +31,7 @@ from flintmq.remoting.names import (
 from flintmq.storage.files.store_url import effects_for
 from flintmq.store.layout import config_reader, directories
 from flintmq.store.layout.config_reader import ConfigReader
+from flintmq.store.layout.file_geometry import FileGeometry
 from flintmq.version import OURS
 
 _FILES: Mapping[int, tuple[str, str]] = {
@@ -73,10 +74,20 @@ class Tables:
     def offsets(self, request: Request) -> Answer:
         return request.answer(body=encode(self._offsets.all()))
 
-    def config(self, request: Request) -> Answer:
-        """Answer with the configuration, a key a line: what the files show, and what was given."""
-        config = self._served.view.config
-        lines = {key: _text(config.key(key)) for key in KEYS}
+    async def config(self, request: Request) -> Answer:
+        """Answer with the configuration, a key a line: sizes as the files show them, and what was given."""
+        view = self._served.view
+        lines = {key: _text(view.config.key(key)) for key in KEYS}
+        shown = await self._served.run(FileGeometry.of, view.root, view.config, self._effects)
+        sizes = {
+            "mappedFileSizeCommitLog": view.log_file_size,
+            "mappedFileSizeConsumeQueue": shown.queue_file,
+            "mappedFileSizeConsumeQueueExt": shown.ext_file,
+            "mapperFileSizeBatchConsumeQueue": shown.batch_file,
+            "maxHashSlotNum": shown.slots,
+            "maxIndexNum": shown.items,
+        }
+        lines |= {key: str(size) for key, size in sizes.items() if size}
         lines |= {
             "brokerName": self._routes.name,
             "brokerClusterName": self._routes.cluster,

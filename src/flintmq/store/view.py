@@ -143,6 +143,11 @@ class StoreView(Tabular):
         return self._now.snapshot.end
 
     @property
+    def log_file_size(self) -> int:
+        """Bytes of a file of the log: as given, else as the files are; 0 without files."""
+        return self._now.snapshot.log.file_size
+
+    @property
     def live(self) -> bool:
         """True if a writer held the store's lock when this view was made or refreshed."""
         return self._now.snapshot.facts.live
