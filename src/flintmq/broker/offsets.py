@@ -12,6 +12,7 @@ from typing import Final
 
 from flintmq.errors import FormatError, StoreAccessError, UsageError
 from flintmq.format import config_json
+from flintmq.format.config_json import JsonObject
 from flintmq.storage.files.filesystem import REAL
 from flintmq.storage.files.whole_file import replace_file
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
@@ -32,6 +33,9 @@ class KeptOffsets:
         stored: returns the store's config/ as of the last look.
         file: JSON in the form of consumerOffset.json, replaced as a whole; None: memory alone.
 
+    Attributes:
+        changes: how many offsets were committed.
+
     Raises (when it is made):
         UsageError: the file holds something else.
         StoreAccessError: it cannot be read.
@@ -40,7 +44,7 @@ class KeptOffsets:
     def __init__(self, stored: Callable[[], BrokerConfig], file: str | None) -> None:
         self._stored, self._file = stored, file
         self._kept = {} if file is None else _read(file)
-        self._changes = self._saved = 0
+        self.changes = self._saved = 0
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return the next offset that a group wants of a queue; None: it never committed one."""
@@ -55,7 +59,7 @@ class KeptOffsets:
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Note an offset. Durability: `save`."""
         self._kept.setdefault((topic, group), {})[queue_id] = offset
-        self._changes += 1
+        self.changes += 1
 
     def all(self) -> dict[tuple[str, str], dict[int, int]]:
         """Return the offsets of all groups, (topic, group) to queue to offset."""
@@ -66,9 +70,9 @@ class KeptOffsets:
 
     def due(self) -> Callable[[], None] | None:
         """Return what writes the file, for another thread; None: it holds everything."""
-        if self._file is None or self._saved == self._changes:
+        if self._file is None or self._saved == self.changes:
             return None
-        file, changes, data = self._file, self._changes, encode(self._kept)
+        file, changes, data = self._file, self.changes, encode(self._kept)
 
         def save() -> None:
             replace_file(file, data, REAL)
@@ -77,10 +81,12 @@ class KeptOffsets:
         return save
 
 
-def encode(offsets: dict[tuple[str, str], dict[int, int]]) -> bytes:
+def encode(offsets: dict[tuple[str, str], dict[int, int]], version: JsonObject | None = None) -> bytes:
     """Return offsets as RocketMQ's consumerOffset.json has them."""
-    table = {f"{topic}@{group}": dict(sorted(queues.items())) for (topic, group), queues in sorted(offsets.items())}
-    return config_json.write({_TABLE: table})
+    table: JsonObject = {
+        f"{topic}@{group}": dict(sorted(queues.items())) for (topic, group), queues in sorted(offsets.items())
+    }
+    return config_json.write({_TABLE: table} if version is None else {"dataVersion": version, _TABLE: table})
 
 
 def _read(file: str) -> dict[tuple[str, str], dict[int, int]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from flintmq.broker.clients import Clients
 from flintmq.broker.offsets import KeptOffsets, encode
-from flintmq.broker.requests import Answer, Handler, Request
+from flintmq.broker.requests import Answer, Handler, Refused, Request
 from flintmq.broker.routes import Routes
 from flintmq.broker.served_view import ServedView
 from flintmq.config.keys import KEYS
@@ -27,6 +27,7 @@ from flintmq.remoting.names import (
     GET_RUNTIME,
     GET_TOPIC_STATS,
     GET_TOPICS,
+    SYSTEM_ERROR,
 )
 from flintmq.storage.files.store_url import effects_for
 from flintmq.store.layout import config_reader, directories
@@ -68,11 +69,19 @@ class Tables:
     async def file(self, request: Request) -> Answer:
         """Answer with a file of config/ as it is, whole: no pages, as RocketMQ 5.3.3."""
         name, table = _FILES[request.frame.code]
-        found = await self._served.run(ConfigReader(self._folder, self._effects).load, name)
-        return request.answer(body=config_json.write({table: {}, **found}, "5.4.0", compact=True))
+        reader = ConfigReader(self._folder, self._effects)
+        found = await self._served.run(reader.load, name)
+        if reader.problems and not reader.files:  # an empty table would make a follower forget its own
+            raise Refused(SYSTEM_ERROR, f"{name} cannot be used: {reader.problems[0].reason}")
+        version = {} if request.frame.code == GET_MODES else {"dataVersion": self._version(0)}
+        return request.answer(body=config_json.write({**version, table: {}, **found}, "5.4.0", compact=True))
 
     def offsets(self, request: Request) -> Answer:
-        return request.answer(body=encode(self._offsets.all()))
+        """Answer with the offsets of all groups; a slave of RocketMQ reads the version, too."""
+        return request.answer(body=encode(self._offsets.all(), self._version(self._offsets.changes)))
+
+    def _version(self, counter: int) -> config_json.JsonObject:
+        return {"counter": counter, "stateVersion": 0, "timestamp": self._began_ms}
 
     async def config(self, request: Request) -> Answer:
         """Answer with the configuration, a key a line: sizes as the files show them, and what was given."""
