@@ -46,6 +46,7 @@ class BrokerStats:
     Attributes:
         connections: how many there are now.
         accepted: how many there were.
+        broken: how many of these were closed because they broke a rule, or were silent, which the log tells.
         held: pulls that wait for messages.
         groups: consumer group -> number of its members.
         unsupported: code of a request that is not known here -> how many came.
@@ -54,6 +55,7 @@ class BrokerStats:
 
     connections: int
     accepted: int
+    broken: int
     held: int
     groups: Mapping[str, int]
     unsupported: Mapping[int, int]
@@ -247,6 +249,7 @@ class _RunningBroker:
         return BrokerStats(
             listener.connections,
             listener.accepted,
+            listener.broken,
             self._pulls.held,
             groups,
             dict(requests.unsupported),

@@ -49,6 +49,7 @@ class ClientConnection(asyncio.Protocol):
         self._writable.set()
         self.address = self.host = self.local_host = ""
         self.is_closed = False
+        self.is_broken = False  # it broke a rule
         self.heard = time.monotonic()  # when bytes came last
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -107,7 +108,7 @@ class ClientConnection(asyncio.Protocol):
         """End the connection at once, and say why in the log."""
         if not self.is_closed:
             log.warning("%s: connection closed: %s", self.address, why)
-        self.is_closed = True
+        self.is_closed = self.is_broken = True
         if self._transport is not None:
             self._transport.abort()
 

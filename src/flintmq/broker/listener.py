@@ -36,7 +36,7 @@ class BrokerListener:
         self._connections: set[ClientConnection] = set()
         self._of_host: Counter[str] = Counter()
         self._sweeping: asyncio.Task[None] | None = None
-        self.accepted = 0
+        self.accepted = self.broken = 0
 
     @property
     def connections(self) -> int:
@@ -87,6 +87,7 @@ class BrokerListener:
 
     def _closed(self, connection: ClientConnection) -> None:
         self._connections.discard(connection)
+        self.broken += connection.is_broken
         self._of_host[connection.host] -= 1
         if not self._of_host[connection.host]:
             del self._of_host[connection.host]

@@ -23,7 +23,7 @@ log = logging.getLogger("flintmq.broker")
 
 INT64: Final = (-(1 << 63), (1 << 63) - 1)
 INT32: Final = (-(1 << 31), (1 << 31) - 1)
-LOGGED_MAX: Final = 64  # unknown codes of which one line is logged
+COUNTED_MAX: Final = 64  # unknown codes of which one line is logged, and which are counted
 
 
 class Peer(Protocol):
@@ -119,7 +119,7 @@ class Requests:
     Thread: the loop's.
 
     Attributes:
-        unsupported: code of a request that nobody answers -> how many came.
+        unsupported: code of a request that nobody answers -> how many came; of the first COUNTED_MAX codes.
         failed: how many requests met an error of ours, which the log tells.
     """
 
@@ -178,7 +178,9 @@ class Requests:
 
     def _count(self, request: Request) -> None:
         code = request.frame.code
-        if code not in self.unsupported and len(self.unsupported) < LOGGED_MAX:
+        if code not in self.unsupported:
+            if len(self.unsupported) >= COUNTED_MAX:
+                return
             log.info("%s asks what is not supported here: request %d", request.peer.address, code)
         self.unsupported[code] += 1
 

@@ -1,0 +1,342 @@
+"""Clients that break the protocol, or are slow: they lose their connection, and all others are served on."""
+
+import json
+import logging
+import socket
+import struct
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from flintmq.broker import Broker
+from flintmq.broker.connection import ClientConnection
+from flintmq.remoting.frames import FRAME_MAX, RemotingFrame
+from tests.broker.talk import KEYS, Line, heartbeat, pull, request, until
+from tests.support.engine import message, open_small
+
+Serve = Callable[..., Broker]
+Connected = Callable[[Broker], Line]
+HEARTBEAT, PULL, ROUTE = 34, 11, 105
+
+
+def frame(header: bytes, *, kind: int = 0, length: int | None = None, body: bytes = b"") -> bytes:
+    """A frame with any header; `length`: what it says of it."""
+    size = len(header) if length is None else length
+    return struct.pack(">II", 4 + len(header) + len(body), kind << 24 | size) + header + body
+
+
+NO_PROTOCOL = {
+    "http": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "http2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "tls": bytes.fromhex("16030100c8010000c40303") + bytes(190),
+    "ssh": b"SSH-2.0-OpenSSH_9.6\r\n",
+    "redis": b"*1\r\n$4\r\nPING\r\n",
+    "no bytes": b"\xff" * 64,
+    "length 0": struct.pack(">I", 0),
+    "length 3": struct.pack(">I", 3) + b"abc",
+    "length of 16 MiB and one": struct.pack(">I", FRAME_MAX + 1),
+    "negative length": struct.pack(">i", -1),
+    "no header": struct.pack(">II", 4, 0),
+    "header longer than its frame": frame(b"{}", length=3),
+    "header of 2 MiB": struct.pack(">II", 4 << 20, 2 << 20),
+    "kind 2": frame(b'{"code":105,"opaque":1}', kind=2),
+    "kind 255": frame(b'{"code":105,"opaque":1}', kind=255),
+    "no JSON": frame(b"code=105"),
+    "half an object": frame(b'{"code":105'),
+    "a list": frame(b"[105]"),
+    "no code": frame(b'{"opaque":1}'),
+    "a code that is none": frame(b'{"code":"many","opaque":1}'),
+    "a code beyond 32 bits": frame(b'{"code":99999999999,"opaque":1}'),
+    "50,000 deep": frame(b'{"code":105,"opaque":1,"x":' + b"[" * 50_000 + b"]" * 50_000 + b"}"),
+    "50,000 objects deep": frame(b'{"a":' * 50_000 + b"1" + b"}" * 50_000),
+    "a ROCKETMQ header of three bytes": frame(b"abc", kind=1),
+    "a ROCKETMQ header with a long remark": frame(struct.pack(">hBhiii", 105, 0, 479, 1, 0, 1 << 30), kind=1),
+    "a good request, and then none": request(ROUTE, {"topic": "T"}) + b"\xff\xff\xff\xff",
+}
+
+
+@pytest.mark.parametrize("data", NO_PROTOCOL.values(), ids=NO_PROTOCOL.keys())
+def test_bytes_that_are_no_protocol(
+    served: Serve, resting: Path, line: Connected, caplog: pytest.LogCaptureFixture, data: bytes
+):
+    """That connection is closed, with one line in the log, and counted; another one is served."""
+    broker = served(resting)
+    good, bad = line(broker), line(broker)
+    assert good.ask(ROUTE, {"topic": "T"}).code == 0
+    with caplog.at_level(logging.INFO, "flintmq"):
+        bad.send(data)
+        assert bad.hung_up()
+        assert good.ask(ROUTE, {"topic": "T"}).code == 0
+        assert until(lambda: broker.stats().connections == 1)
+    [told] = [one.getMessage() for one in caplog.records]
+    assert "connection closed: " in told and told.startswith("127.0.0.1:") and "\n" not in told and len(told) < 300
+    assert (broker.stats().broken, broker.stats().accepted, broker.stats().failed) == (1, 2, 0)
+
+
+def test_ends_that_break_no_rule_are_not_counted(
+    served: Serve, resting: Path, line: Connected, caplog: pytest.LogCaptureFixture
+):
+    broker = served(resting)
+    with caplog.at_level(logging.INFO, "flintmq"):
+        for data in (b"", b"\0\0", request(ROUTE, {"topic": "T"}), request(ROUTE, {"topic": "T"})[:-3]):
+            talk = line(broker)
+            talk.send(data)
+            talk.close()
+        assert until(lambda: broker.stats().accepted == 4 and broker.stats().connections == 0)
+    assert broker.stats().broken == 0 and caplog.records == []
+
+
+def test_answers_and_requests_of_any_form(served: Serve, resting: Path, line: Connected):
+    """A frame that answers nothing is left out; requests with loose JSON, or of kind 1, are answered."""
+    broker = served(resting)
+    talk = line(broker)
+    talk.send(request(0, opaque=77, flag=1))
+    rocketmq = struct.pack(">hBhiii", ROUTE, 9, 317, 8, 0, 0) + struct.pack(">i", 12) + b"\0\5topic\0\0\0\1T"
+    for opaque, data in (
+        (5, frame(b"{code:105,opaque:5,'extFields':{topic:'T',},}")),
+        (6, frame(b'{"code":105,"opaque":6,"extFields":{"topic":"T","n":7,"b":true,"x":null,"l":[1]},"more":{}}')),
+        (7, frame(b'{"code":105,"opaque":7,"extFields":{"topic":"\\u0054"}}')),
+        (8, frame(rocketmq, kind=1)),
+    ):
+        talk.send(data)
+        assert talk.answer(opaque).code == 0
+    for fields in (b"", b',"extFields":null', b',"extFields":{}', b',"extFields":[]'):
+        talk.send(frame(b'{"code":105,"opaque":9' + fields + b"}"))
+        assert talk.answer(9).remark == "the field topic is missing"
+
+
+def test_requests_byte_by_byte_and_joined(served: Serve, resting: Path, line: Connected):
+    talk = line(served(resting))
+    talk.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    one = request(ROUTE, {"topic": "T"}, opaque=1)
+    for at in range(len(one)):
+        talk.send(one[at : at + 1])
+    assert talk.answer(1).code == 0
+    many = b"".join(request(ROUTE, {"topic": "T" if n % 2 else "U"}, opaque=n) for n in range(300))
+    cut = len(many) - 40
+    talk.send(many[:cut])
+    found = [talk.frame() for _ in range(299)]
+    assert talk.is_quiet(0.05)
+    talk.send(many[cut:])
+    found.append(talk.frame())
+    assert [(one.opaque, one.code) for one in found if one] == [(n, 0 if n % 2 else 17) for n in range(300)]
+
+
+def test_unknown_requests_are_counted_by_number(
+    served: Serve, resting: Path, line: Connected, caplog: pytest.LogCaptureFixture
+):
+    broker = served(resting)
+    talk = line(broker)
+    with caplog.at_level(logging.INFO, "flintmq"):
+        for code in (350, 350, 9999, -5, 350):
+            answer = talk.ask(code)
+            assert (answer.code, answer.remark) == (3, f" request type {code} not supported")
+    assert broker.stats().unsupported == {350: 3, 9999: 1, -5: 1}
+    assert len(caplog.records) == 3, "one line for each number"
+
+
+def test_a_million_unknown_numbers_take_no_memory(
+    served: Serve, resting: Path, line: Connected, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("flintmq.broker.requests.COUNTED_MAX", 3)
+    broker = served(resting)
+    talk = line(broker)
+    for code in (1001, 1002, 1003, 1004, 1005, 1001):
+        assert talk.ask(code).code == 3
+    assert broker.stats().unsupported == {1001: 2, 1002: 1, 1003: 1}
+
+
+WRITES = (10, 310, 320, 36, 37, 17, 215, 216, 200, 207, 25, 222)
+
+
+@pytest.mark.parametrize("code", WRITES)
+def test_what_writes_is_refused_in_words(served: Serve, resting: Path, line: Connected, code: int):
+    broker = served(resting)
+    answer = line(broker).ask(code, {"topic": "T", "b": "T"}, b"hello")
+    assert answer.code == 16
+    assert answer.remark == f"broker-a serves {broker.store.root} read-only: nothing can be sent or changed here"
+
+
+# -- slow ones ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> float:
+    """Silence is over after 0.3 s, and looked for often."""
+    monkeypatch.setattr("flintmq.broker.connection.IDLE_S", 0.3)
+    monkeypatch.setattr("flintmq.broker.listener.SWEEP_S", 0.02)
+    return 0.3
+
+
+def test_half_a_frame_and_silence(
+    served: Serve, resting: Path, line: Connected, soon: float, caplog: pytest.LogCaptureFixture
+):
+    broker = served(resting)
+    bad = line(broker)
+    bad.send(request(ROUTE, {"topic": "T"})[:-1])
+    begin = time.monotonic()
+    assert bad.hung_up() and soon * 0.9 <= time.monotonic() - begin
+    assert [one.getMessage().partition(": ")[2] for one in caplog.records] == [
+        f"connection closed: nothing came for {soon} s"
+    ]
+
+
+def test_who_talks_is_not_silent(served: Serve, resting: Path, line: Connected, soon: float):
+    broker = served(resting)
+    talk, idle = line(broker), [line(broker) for _ in range(20)]
+    limit = time.monotonic() + 3 * soon
+    while time.monotonic() < limit:
+        assert talk.ask(ROUTE, {"topic": "T"}).code == 0
+        time.sleep(0.02)
+    assert all(one.hung_up() for one in idle) and broker.stats().connections == 1
+
+
+def test_more_connections_than_may_be(served: Serve, resting: Path, line: Connected, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("flintmq.broker.listener.OF_ONE_HOST_MAX", 3)
+    broker = served(resting)
+    first = [line(broker) for _ in range(3)]
+    assert all(one.ask(ROUTE, {"topic": "T"}).code == 0 for one in first)
+    assert line(broker).hung_up()
+    first[0].close()
+    assert until(lambda: broker.stats().connections == 2)
+    assert line(broker).ask(ROUTE, {"topic": "T"}).code == 0
+
+
+@pytest.fixture
+def heavy(tmp_path: Path) -> Path:
+    """Sixty messages of 4 KiB: an answer has about 130 KiB."""
+    with open_small(tmp_path / "heavy", mappedFileSizeCommitLog=1 << 20, **KEYS) as made:
+        for number in range(60):
+            made.put(message(number, size=4096))
+    return tmp_path / "heavy"
+
+
+def test_a_peer_that_reads_nothing(
+    served: Serve, heavy: Path, line: Connected, monkeypatch: pytest.MonkeyPatch, soon: float
+):
+    """It is not read from beyond the limit of unsent answers; others are served; in the end it is closed."""
+    monkeypatch.setattr("flintmq.broker.connection.UNSENT_MAX", 1 << 20)
+    monkeypatch.setattr("flintmq.broker.connection.IDLE_S", 3.0)
+    unsent = list[int]()
+    real = ClientConnection.check
+
+    def check(self: ClientConnection, now: float) -> None:
+        assert self._transport is not None
+        unsent.append(self._transport.get_write_buffer_size())
+        real(self, now)
+
+    monkeypatch.setattr(ClientConnection, "check", check)
+    broker = served(heavy)
+    bad = Line(broker.address, receive_buffer=4096)
+    good = line(broker)
+    with bad:
+        for _ in range(400):  # 50 MiB of answers
+            bad.start(PULL, pull())
+        while broker.stats().connections > 1:
+            assert good.ask(PULL, pull()).code == 0
+            time.sleep(0.02)
+    assert 0 < max(unsent) < 4 << 20, "the limit, and what was under way"
+    assert broker.stats().failed == 0
+
+
+class HeldTransport:
+    """A transport that keeps `unsent` bytes."""
+
+    def __init__(self) -> None:
+        self.unsent, self.aborted = 0, False
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
+
+    def get_extra_info(self, name: str) -> Any:
+        return ("127.0.0.1", 1)
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+def test_64_mib_of_answers_are_kept_for_30_s(monkeypatch: pytest.MonkeyPatch):
+    transport = HeldTransport()
+    connection = ClientConnection(lambda frame, peer: None, lambda peer: None, lambda peer: None)
+    connection._transport = transport  # type: ignore[assignment]
+    now = connection.heard
+    transport.unsent = (64 << 20) + 1
+    connection.check(now + 1)
+    connection.check(now + 30)
+    assert not transport.aborted
+    transport.unsent = 64 << 20  # it took some
+    connection.check(now + 31)
+    transport.unsent = (64 << 20) + 1
+    connection.check(now + 32)
+    connection.check(now + 61)
+    assert not transport.aborted
+    connection.check(now + 62)
+    assert transport.aborted and connection.is_closed
+
+
+# -- any bytes ---------------------------------------------------------------------------------------------------------
+
+REQUESTS = [
+    request(ROUTE, {"topic": "T"}, opaque=1),
+    request(PULL, pull(), opaque=2),
+    request(PULL, pull(offset=30, sysFlag=6, suspendTimeoutMillis=50), opaque=3),
+    request(HEARTBEAT, body=heartbeat("a", "G", topics={"T": "*"}), opaque=4),
+    request(15, {"consumerGroup": "G", "topic": "T", "queueId": 0, "commitOffset": 3}, opaque=5, flag=2),
+    request(12, {"topic": "T", "key": "k3"}, opaque=6),
+    request(21, opaque=7),
+]
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> list[bytes]:
+    """Requests, some of them damaged, joined and cut anywhere."""
+    data = bytearray(b"".join(draw(st.lists(st.sampled_from(REQUESTS), max_size=6))))
+    for _ in range(draw(st.integers(0, 4))):
+        at, damage = draw(st.integers(0, len(data))), draw(st.binary(max_size=6))
+        data[at : at + (len(damage) if draw(st.booleans()) else 0)] = damage
+    cuts = sorted(draw(st.lists(st.integers(0, len(data)), max_size=3)))
+    ends = [0, *cuts, len(data) - draw(st.integers(0, min(len(data), 20)))]
+    return [bytes(data[begin:end]) for begin, end in pairwise(ends)]
+
+
+@pytest.fixture(scope="module")
+def standing(resting: Path) -> Any:
+    with Broker(resting, read_only=True) as broker, Line(broker.address) as good:
+        yield broker, good
+
+
+@given(streams())
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_stream_stops_the_broker(standing: tuple[Broker, Line], pieces: list[bytes]):
+    broker, good = standing
+    with Line(broker.address) as bad:
+        try:
+            for piece in pieces:
+                bad.send(piece)
+        except ConnectionError:
+            pass  # it hung up already
+        assert good.ask(ROUTE, {"topic": "T"}).code == 0
+    answer = good.ask(PULL, pull())
+    assert answer.code == 0 and json.loads(good.ask(206).body)["topicList"]
+    assert broker.stats().failed == 0, "no request met an error of ours"
+
+
+def test_a_frame_that_nobody_is_asked_by(served: Serve, resting: Path):
+    """The codec's own errors are the only ones that close a connection: an error of a handler does not."""
+    broker = served(resting)
+    with Line(broker.address) as talk:
+        running = broker._now
+
+        def broken(asked: Any) -> RemotingFrame:
+            raise ZeroDivisionError("by a test")
+
+        running._requests.add({4711: broken})
+        answer = talk.ask(4711)
+        assert (answer.code, answer.remark) == (1, "an error of the broker; its log tells more")
+        assert talk.ask(ROUTE, {"topic": "T"}).code == 0 and broker.stats().failed == 1
