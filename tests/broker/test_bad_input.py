@@ -245,6 +245,29 @@ def test_a_peer_that_reads_nothing(
     assert broker.stats().failed == 0
 
 
+def test_small_requests_with_large_answers(
+    served: Serve, resting: Path, line: Connected, monkeypatch: pytest.MonkeyPatch
+):
+    """Answers that are made at once: the requests that came beyond the limit wait in their block."""
+    monkeypatch.setattr("flintmq.broker.connection.UNSENT_MAX", 1 << 20)
+    broker = served(resting)
+    with Line(broker.address, receive_buffer=4096) as talk:
+        running = broker._now
+        running._requests.add({4711: lambda asked: asked.answer(body=bytes(100_000))})
+        numbers = range(1, 601)
+        talk.send(b"".join(request(4711, opaque=n) for n in numbers))  # 60 MB of answers, in one block or two
+        assert until(lambda: broker.stats().connections == 1)
+        [connection] = running._listener._connections
+        transport = connection._transport
+        assert transport is not None
+        assert until(lambda: transport.get_write_buffer_size() > 1 << 20)
+        assert not until(lambda: transport.get_write_buffer_size() > 2 << 20, 0.3)
+        assert line(broker).ask(ROUTE, {"topic": "T"}).code == 0
+        for number in numbers:
+            assert len(talk.answer(number).body) == 100_000
+        assert talk.ask(ROUTE, {"topic": "T"}).code == 0 and talk.told == []
+
+
 class HeldTransport:
     """A transport that keeps `unsent` bytes."""
 

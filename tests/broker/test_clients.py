@@ -1,5 +1,6 @@
 """Members of groups: heartbeats, who is told of them, and how they leave."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -109,7 +110,11 @@ class FakePeer:
     address, local_host, is_closed = "here:1", "here", False
 
     def __init__(self) -> None:
+        self.turns = asyncio.Semaphore()
         self.sent: list[RemotingFrame] = []
+
+    async def writable(self) -> None:
+        pass
 
     def send(self, frame: RemotingFrame) -> None:
         self.sent.append(frame)

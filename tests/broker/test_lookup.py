@@ -44,7 +44,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Written:
     """Three hundred messages of a minute, each with a key of its own and some that others have, too."""
     return write_store(
         tmp_path_factory.mktemp("lookup") / "shop", 300, topics=["Orders"], queues=2, keys=20, duration_ms=60_000,
-        commit_log_file_size=FILE_SIZE,
+        commit_log_file_size=FILE_SIZE, peer="5.4.0",
     )  # fmt: skip
 
 
@@ -65,6 +65,10 @@ def raw(log: bytes, one: record.Record) -> bytes:
 
 def keys(one: record.Record) -> list[str]:
     return properties.parse_bytes(one.properties)["KEYS"].split()
+
+
+def tags_of(one: record.Record) -> str | None:
+    return properties.parse_bytes(one.properties).get("TAGS")
 
 
 # -- by key ------------------------------------------------------------------------------------------------------------
@@ -118,8 +122,8 @@ def test_nothing_has_the_key(
     assert answer.remark == "can not find message, maybe time range not correct"
 
 
-def test_by_unique_key_and_by_tags(served: Serve, tmp_path: Path, line: Connected):
-    """The command `queryMsgByUniqueKey` asks so; `T` is of 5.4.0 and later, whose index has tags, too."""
+def test_by_unique_key(served: Serve, tmp_path: Path, line: Connected):
+    """The command `queryMsgByUniqueKey` asks so."""
     with open_small(tmp_path / "store", unique_keys=True, **KEYS) as made:
         for number in range(3):
             made.put(Message("T", b"%d" % number, tags="red", queue_id=0))
@@ -130,9 +134,15 @@ def test_by_unique_key_and_by_tags(served: Serve, tmp_path: Path, line: Connecte
     for one, raw_one in zip(ids, expected, strict=True):
         asked = {"topic": "T", "key": one, "maxNum": 32, "indexType": "U", "_UNIQUE_KEY_QUERY": "true"}
         assert talk.ask(QUERY, asked).body == raw_one
-    by_tags = talk.ask(QUERY, {"topic": "T", "key": "red", "maxNum": 32, "indexType": "T"})
-    assert list(records(by_tags.body)) == expected
-    assert talk.ask(QUERY, {"topic": "T", "key": "red", "maxNum": 32}).code == 22
+
+
+def test_by_tags(served: Serve, shop: Written, there: list[record.Record], log: bytes, line: Connected):
+    """The index of 5.4.0 and later has them, too."""
+    talk, [(tags, _)] = line(served(shop.path)), Counter(map(tags_of, there)).most_common(1)
+    having = [raw(log, one) for one in there if tags_of(one) == tags]
+    answer = talk.ask(QUERY, {"topic": "Orders", "key": tags, "maxNum": 5, "indexType": "T"})
+    assert tags and list(records(answer.body)) == having[-5:]
+    assert talk.ask(QUERY, {"topic": "Orders", "key": tags, "maxNum": 5}).code == 22, "no key has this text"
 
 
 def test_more_than_a_frame_may_hold(served: Serve, tmp_path: Path, line: Connected):

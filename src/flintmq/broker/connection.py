@@ -19,6 +19,8 @@ log = logging.getLogger("flintmq.broker")
 
 HEADER_MAX: Final = 1 << 20  # bytes of a frame's header
 UNSENT_MAX: Final = 4 << 20  # bytes of answers that wait, beyond which nothing more is read
+JOINED_MAX: Final = 256 << 10  # bytes of answers that are sent together
+TURNS: Final = 8  # requests of one connection that are under way: their answers may come on top of UNSENT_MAX
 KEPT_MAX: Final = 64 << 20  # bytes of answers that wait, beyond which the connection has 30 s
 KEPT_S: Final = 30.0
 IDLE_S: Final = 120.0  # silence after which a connection is closed
@@ -43,10 +45,12 @@ class ClientConnection(asyncio.Protocol):
         self._received = bytearray()
         self._known = False  # whether the first bytes were looked at
         self._joined: list[bytes] | None = None  # answers to the requests of one received block
+        self._joined_size = 0  # bytes
         self._transport: asyncio.Transport | None = None
         self._full_since: float | None = None
         self._writable = asyncio.Event()
         self._writable.set()
+        self.turns = asyncio.Semaphore(TURNS)
         self.address = self.host = self.local_host = ""
         self.is_closed = False
         self.is_broken = False  # it broke a rule
@@ -79,27 +83,40 @@ class ClientConnection(asyncio.Protocol):
         self._writable.set()
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
+            asyncio.get_running_loop().call_soon(self._go_on)
 
     def data_received(self, data: bytes) -> None:
         self.heard = time.monotonic()
         self._received += data
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Take the requests that have come, and send the answers that are there at once."""
         try:
-            if self._known or self._is_remoting():
-                self._joined = []
+            if self._received and (self._known or self._is_remoting()):
+                self._joined, self._joined_size = [], 0
                 self._read()
         except FormatError as error:
             self.close(f"it sent what is no remoting frame: {error}")
         finally:
-            joined, self._joined = self._joined, None
-            if joined:
-                self._write(b"".join(joined))
+            self._send_joined()
+            self._joined = None
 
     def send(self, frame: RemotingFrame) -> None:
-        """Send a frame; those of one received block are sent together."""
+        """Send a frame; small ones of one received block are sent together."""
+        data = encode_frame(frame)
         if self._joined is None:
-            self._write(encode_frame(frame))
-        else:
-            self._joined.append(encode_frame(frame))
+            self._write(data)
+            return
+        self._joined.append(data)
+        self._joined_size += len(data)
+        if self._joined_size > JOINED_MAX:
+            self._send_joined()
+
+    def _send_joined(self) -> None:
+        if self._joined:
+            self._write(b"".join(self._joined))
+            self._joined, self._joined_size = [], 0
 
     async def writable(self) -> None:
         await self._writable.wait()
@@ -148,7 +165,11 @@ class ClientConnection(asyncio.Protocol):
         """Take the requests that have come whole."""
         received, at = self._received, 0
         with memoryview(received) as view:
-            while not self.is_closed and (size := frame_size(view[at : at + 4].tobytes())) is not None:
+            while (
+                not self.is_closed
+                and self._writable.is_set()
+                and (size := frame_size(view[at : at + 4].tobytes())) is not None
+            ):
                 if len(view) - at >= 8 and (length := int.from_bytes(view[at + 5 : at + 8], "big")) > HEADER_MAX:
                     raise FormatError(f"a header of {length} bytes; {HEADER_MAX} are the most", 5)
                 if len(view) - at < size:

@@ -141,6 +141,7 @@ class Pulls:
         waiting = asyncio.get_running_loop().create_future()
         self._held.setdefault(place, {})[waiting] = peer, offset
         self.held += 1
+        peer.turns.release()
         try:
             async with asyncio.timeout(seconds):
                 await waiting
@@ -152,6 +153,7 @@ class Pulls:
             del of_place[waiting]
             if not of_place:
                 del self._held[place]
+            await peer.turns.acquire()
 
     def look(self) -> None:
         """Wake the pulls of queues that grew, after the view was refreshed."""

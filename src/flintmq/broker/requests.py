@@ -32,6 +32,7 @@ class Peer(Protocol):
     address: str  # of the client, HOST:PORT
     local_host: str  # the address of ours that the client connected to
     is_closed: bool
+    turns: asyncio.Semaphore  # of answers that are made at a time; a pull that is held gives its turn back
 
     def send(self, frame: RemotingFrame) -> None:
         """Send a frame; after the end of the connection nothing happens.
@@ -168,8 +169,9 @@ class Requests:
 
     async def _later(self, request: Request, answer: Coroutine[None, None, Answer]) -> None:
         try:
-            await request.peer.writable()
-            found = await answer
+            async with request.peer.turns:
+                await request.peer.writable()
+                found = await answer
         except Exception as error:
             found = self._told(request, error)
         finally:
