@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import threading
+import time
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -233,12 +234,13 @@ class _RunningBroker:
         return addresses
 
     async def stop(self) -> None:
+        deadline = time.monotonic() + STOP_S
         await self._listener.stop()
         for task in self._tasks:
             task.cancel()
         self._pulls.stop()
         await self._requests.drain(STOP_S)
-        self._listener.end()
+        await self._listener.end(deadline - time.monotonic())
         await self._save()
         self._executor.shutdown(wait=True, cancel_futures=True)
         self.served.view.close()

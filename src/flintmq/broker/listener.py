@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import socket
 import time
 from collections import Counter
@@ -17,6 +19,7 @@ from flintmq.remoting.frames import RemotingFrame
 
 CONNECTIONS_MAX: Final = 10_000
 OF_ONE_HOST_MAX: Final = 2_000
+END_LOOK_S: Final = 0.005  # between two looks whether all connections have ended
 SWEEP_S: Final = 5.0  # between two looks for connections that are silent
 
 
@@ -51,7 +54,7 @@ class BrokerListener:
         try:
             server = await loop.create_server(self._connection, host, port, backlog=1024)
         except OSError as error:
-            raise UsageError(f"cannot listen at {join_address(host, port)}: {error.strerror or error}") from None
+            raise UsageError(f"cannot listen at {join_address(host, port)}: {_reason(error)}") from None
         self._servers.append(server)
         if self._sweeping is None:
             self._sweeping = loop.create_task(self._sweep())
@@ -67,10 +70,13 @@ class BrokerListener:
             with suppress(asyncio.CancelledError):
                 await self._sweeping
 
-    def end(self) -> None:
-        """End all connections after what is to be sent."""
+    async def end(self, seconds: float) -> None:
+        """End all connections after what is to be sent; those that take it no longer than this."""
         for connection in list(self._connections):
             connection.end()
+        deadline = time.monotonic() + seconds
+        while self._connections and time.monotonic() < deadline:
+            await asyncio.sleep(END_LOOK_S)
 
     def _connection(self) -> ClientConnection:
         return ClientConnection(self._take, self._opened, self._closed)
@@ -99,3 +105,8 @@ class BrokerListener:
             now = time.monotonic()
             for connection in list(self._connections):
                 connection.check(now)
+
+
+def _reason(error: OSError) -> str:
+    """Return the system's words, which the loop replaces by longer ones."""
+    return os.strerror(error.errno) if error.errno in errno.errorcode else str(error.strerror or error)

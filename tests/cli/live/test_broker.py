@@ -1,0 +1,245 @@
+"""`flintmq broker` as a process: what it says, what it refuses, and its end."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from flintmq.remoting.client import RemotingClient
+from tests.broker.talk import KEYS, Line, heartbeat, pull, until
+from tests.cli.conftest import Run, process
+from tests.remoting.remoting_peer import strict
+from tests.support.engine import log_files, open_small, put_all, stored
+
+PULL, ROUTE, COMMIT, HEARTBEAT = 11, 105, 15, 34
+STOP_S = 6.0  # three seconds for what is under way, and a loaded machine
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("broker") / "store"
+    with open_small(path, **KEYS) as made:
+        put_all(made, 30)
+    return path
+
+
+def everything(root: Path) -> dict[str, tuple[bytes, int]]:
+    """Every file of a store with its bytes and its time."""
+    return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in root.rglob("*") if path.is_file()}
+
+
+@contextmanager
+def serving(*words: object) -> Iterator[tuple["subprocess.Popen[str]", str]]:
+    """The command in a process that is ready, and its first address."""
+    with process("broker", *words, "--read-only", "--listen", "127.0.0.1:0") as child:
+        assert child.stdout is not None
+        ready = child.stdout.readline()
+        found = re.match(r"ready: (127\.0\.0\.1:\d+)", ready)
+        assert found, ready
+        yield child, found[1]
+
+
+def ended(child: "subprocess.Popen[str]", number: int = signal.SIGTERM) -> tuple[str, str]:
+    """End it by a signal; exit code 0 in time. Return the rest of what it said."""
+    begin = time.monotonic()
+    child.send_signal(number)
+    rest = child.communicate(timeout=20)
+    assert child.returncode == 0 and time.monotonic() - begin < STOP_S
+    return rest
+
+
+# -- what it says ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_one_line_when_it_is_ready(store: Path, number: int) -> None:
+    before = everything(store)
+    with process("broker", store, "--read-only", "--listen", "0", "--grpc", "127.0.0.1:0") as child:
+        assert child.stdout is not None
+        ready = child.stdout.readline()
+        found = re.fullmatch(rf"ready: (127\.0\.0\.1:\d+), (127\.0\.0\.1:\d+), store {re.escape(str(store))}\n", ready)
+        assert found, ready
+        for address in found.groups():
+            with RemotingClient(address) as client:
+                assert client.ask(PULL, {k: str(v) for k, v in pull().items()}).code == 0
+        assert ended(child, number) == ("", "")
+    assert everything(store) == before
+
+
+def test_ready_as_an_object(store: Path) -> None:
+    with process("broker", store, "--read-only", "--listen", "0", "--json") as child:
+        assert child.stdout is not None
+        told = json.loads(child.stdout.readline())
+        assert told.keys() == {"event", "listen", "store", "pid", "seconds"}
+        assert (told["event"], told["store"], told["pid"]) == ("ready", str(store), child.pid)
+        assert 0 < told["seconds"] < 20
+        with RemotingClient(told["listen"][0]) as client:
+            assert client.ask(206).code == 0
+        assert ended(child) == ("", "")
+
+
+def test_names_and_what_clients_get(store: Path) -> None:
+    with serving(store, "--name", "b-7", "--cluster", "C7", "--advertise", "broker.example") as (child, address):
+        with RemotingClient(address) as client:
+            told = json.loads(client.ask(106).body)
+        port = address.rpartition(":")[2]
+        assert told["clusterAddrTable"] == {"C7": ["b-7"]}
+        assert told["brokerAddrTable"]["b-7"]["brokerAddrs"] == {"0": f"broker.example:{port}"}
+        assert ended(child) == ("", "")
+
+
+def test_a_warning_where_others_can_come(store: Path) -> None:
+    with process("broker", store, "--read-only", "--listen", "0.0.0.0:0") as child:
+        assert child.stdout is not None and child.stderr is not None
+        assert child.stdout.readline().startswith("ready: 0.0.0.0:")
+        out, err = ended(child)
+    assert (
+        out == "" and "0.0.0.0 is no address of this machine alone: whoever reaches it can read the whole store" in err
+    )
+
+
+# -- what it refuses ---------------------------------------------------------------------------------------------------
+
+
+def test_words_that_cannot_be(run: Run, store: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "wrong.json").write_text("{}", encoding="utf-8")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        for words, code, said in (
+            ((store,), 2, "--read-only"),
+            ((tmp_path / "none", "--read-only"), 2, "none"),
+            ((tmp_path / "empty", "--read-only"), 2, "empty"),
+            ((store, "--read-only", "--listen", f"127.0.0.1:{port}"), 2, f"cannot listen at 127.0.0.1:{port}: "),
+            ((store, "--read-only", "--listen", "0", "--grpc", f"127.0.0.1:{port}"), 2, "Address already in use"),
+            ((store, "--read-only", "--listen", "192.0.2.1:0"), 2, "cannot listen at 192.0.2.1:0: "),
+            ((store, "--read-only", "--listen", "here:there"), 2, "HOST:PORT"),
+            ((store, "--read-only", "--listen", "0", "--offsets", tmp_path / "wrong.json"), 2, "name another file"),
+            ((store, "--read-only", "--listen", "0", "--offsets", store / "o.json"), 2, "inside the store"),
+            ((store, "--read-only", "--listen", "0", "--set", "noSuchKey=1"), 2, "noSuchKey"),
+        ):
+            result = run("broker", *words)
+            assert (result.code, result.out) == (code, ""), words
+            assert said in result.err and len(result.err.splitlines()) <= 2, result.err
+
+
+def test_a_damaged_store(run: Run, tmp_path: Path) -> None:
+    """Its last log files are missing: exit code 1."""
+    stored(tmp_path / "store", 200)
+    for file in log_files(tmp_path / "store")[2:]:
+        file.unlink()
+    result = run("broker", tmp_path / "store", "--read-only", "--listen", "0")
+    assert (result.code, result.out) == (1, "") and "commitlog" in result.err
+
+
+# -- its end -----------------------------------------------------------------------------------------------------------
+
+
+def test_sigterm_amid_requests(store: Path) -> None:
+    """Held pulls are answered: nothing came. So is what is under way; nothing waits for the pulls' time."""
+    with serving(store) as (child, address), Line(address) as held, Line(address) as busy:
+        waiting = {held.start(PULL, pull(offset=30, sysFlag=6, suspendTimeoutMillis=30_000)) for _ in range(20)}
+        assert held.ask(ROUTE, {"topic": "T"}).code == 0
+        under_way = {busy.start(PULL, pull()) for _ in range(50)}
+        assert busy.frame() is not None
+        ended_by = threading.Thread(target=ended, args=(child,))
+        ended_by.start()
+        answered = set[int]()
+        try:
+            while (found := held.frame()) is not None:
+                assert (found.code, found.fields["nextBeginOffset"]) == (19, "30")
+                answered.add(found.opaque)
+        except EOFError:
+            pass
+        ended_by.join()
+        assert answered == waiting and len(under_way) == 50
+        assert child.returncode == 0
+
+
+def test_sigterm_amid_large_answers(tmp_path: Path) -> None:
+    """A client that begins to read late gets all of them, and whole: 40 of 250 KB."""
+    with open_small(tmp_path / "store", mappedFileSizeCommitLog=1 << 20, **KEYS) as made:
+        put_all(made, 60, size=4096)
+    with serving(tmp_path / "store") as (child, address), Line(address, receive_buffer=4096) as slow:
+        waiting = {slow.start(PULL, pull(maxMsgNums=60)) for _ in range(40)}
+        first = slow.frame()
+        assert first is not None
+        child.send_signal(signal.SIGTERM)
+        answered = {first.opaque}
+        try:
+            while (found := slow.frame()) is not None:
+                assert found.code == 0
+                answered.add(found.opaque)
+        except EOFError:
+            pass
+        assert child.wait(20) == 0 and slow.kept == b"", "half an answer"
+        assert len(answered) == len(waiting)
+
+
+def test_sigterm_with_a_client_that_takes_nothing(store: Path) -> None:
+    with serving(store) as (child, address), Line(address, receive_buffer=4096) as bad:
+        for _ in range(2000):
+            bad.start(PULL, pull())
+        assert ended(child)[0] == ""
+
+
+def test_offsets_are_kept_through_the_end(store: Path, tmp_path: Path) -> None:
+    file = tmp_path / "offsets.json"
+    for number in (7, 9):
+        with serving(store, "--offsets", file) as (child, address):
+            with Line(address) as talk:
+                talk.ask(HEARTBEAT, body=heartbeat("a", "G"))
+                asked = {"consumerGroup": "G", "topic": "T", "queueId": 0, "commitOffset": number}
+                talk.start(COMMIT, asked, flag=2)
+                assert talk.ask(ROUTE, {"topic": "T"}).code == 0
+            assert ended(child) == ("", "")
+        assert strict(file.read_bytes()) == {"offsetTable": {"T@G": {"0": number}}}
+
+
+def test_kill_9_changes_nothing(store: Path, tmp_path: Path) -> None:
+    """Neither the store nor the file of offsets: what was not saved yet is consumed again."""
+    before, file = everything(store), tmp_path / "offsets.json"
+    file.write_bytes(b'{"offsetTable":{"T@G":{0:3}}}')
+    with serving(store, "--offsets", file) as (child, address), Line(address) as talk:
+        talk.ask(HEARTBEAT, body=heartbeat("a", "G"))
+        talk.start(PULL, pull(offset=30, commitOffset=30, sysFlag=7, suspendTimeoutMillis=30_000))
+        assert talk.ask(PULL, pull()).code == 0
+        child.kill()
+        assert talk.hung_up() and child.wait(20) == -signal.SIGKILL
+    assert everything(store) == before
+    with serving(store, "--offsets", file) as (child, address), Line(address) as talk:
+        found = talk.ask(14, {"consumerGroup": "G", "topic": "T", "queueId": 0})
+        assert found.fields["offset"] in ("3", "30")
+
+
+def test_the_reader_of_its_line_goes(store: Path) -> None:
+    """A pipe that is closed does not end it: clients are served on."""
+    with serving(store) as (child, address):
+        assert child.stdout is not None
+        child.stdout.close()
+        with RemotingClient(address) as client:
+            assert client.ask(206).code == 0
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(20) == 0
+
+
+def test_it_serves_what_another_process_writes(tmp_path: Path) -> None:
+    with open_small(tmp_path / "store", **KEYS) as made:
+        put_all(made, 3)
+        made.flush()
+        with serving(tmp_path / "store") as (child, address), Line(address) as talk:
+            number = talk.start(PULL, pull(offset=3, sysFlag=6, suspendTimeoutMillis=9000))
+            assert talk.is_quiet(0.2)
+            put_all(made, 1, 3)
+            assert talk.answer(number).code == 0, "within a second or two"
+            assert ended(child) == ("", "")
+    assert os.path.exists(tmp_path / "store" / "lock") and until(lambda: child.returncode == 0)
