@@ -156,11 +156,11 @@ class Pulls:
             await peer.turns.acquire()
 
     def look(self) -> None:
-        """Wake the pulls of queues that grew, after the view was refreshed."""
+        """Wake the pulls of queues that end elsewhere, after the view was refreshed: they grew, or are others now."""
         for place, of_place in self._held.items():
             end = self._served.bounds.get(place, (0, 0))[1]
             for waiting, (_, offset) in of_place.items():
-                if end > offset:
+                if end != offset:
                     _wake(waiting)
 
     def left(self, peer: Peer) -> None:
