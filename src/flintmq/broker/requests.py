@@ -129,6 +129,7 @@ class Requests:
         self._tasks: set[asyncio.Task[None]] = set()
         self.unsupported: Counter[int] = Counter()
         self.failed = 0
+        self._told_last = ""
 
     def add(self, handlers: Mapping[int, Handler]) -> None:
         assert not self._handlers.keys() & handlers.keys()  # one room answers a code
@@ -171,7 +172,7 @@ class Requests:
         try:
             async with request.peer.turns:
                 await request.peer.writable()
-                found = await answer
+                found = None if request.peer.is_closed else await answer
         except Exception as error:
             found = self._told(request, error)
         finally:
@@ -194,7 +195,9 @@ class Requests:
             return request.answer(INVALID_PARAMETER, remark=str(error))
         self.failed += 1
         known = isinstance(error, (FlintError, OSError))
-        log.error("request %d of %s: %s", request.frame.code, request.peer.address, error, exc_info=not known)
+        if not known or str(error) != self._told_last:  # one line of a disk that is away, not one for each pull
+            log.error("request %d of %s: %s", request.frame.code, request.peer.address, error, exc_info=not known)
+        self._told_last = str(error)
         return request.answer(
             SYSTEM_ERROR, remark=str(error) if known else "an error of the broker; its log tells more"
         )
