@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final, Self
@@ -230,7 +230,7 @@ class _RunningBroker:
         addresses = [await self._listener.start(*place) for place in self._places]
         self._routes.port = split_address(addresses[0])[1]
         loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(one) for one in (self.served.keep_looking(self._pulls.look), self._keep_time())]
+        self._tasks = [loop.create_task(one) for one in (self.served.keep_looking(self._looked), self._keep_time())]
         return addresses
 
     async def stop(self) -> None:
@@ -257,6 +257,10 @@ class _RunningBroker:
             dict(requests.unsupported),
             requests.failed,
         )
+
+    def _looked(self, gone: Set[str]) -> None:
+        self._offsets.forget(gone)
+        self._pulls.look()
 
     def _left(self, connection: ClientConnection) -> None:
         self._clients.left(connection)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Final
 
 from flintmq.errors import FormatError, StoreAccessError, UsageError
@@ -60,6 +60,13 @@ class KeptOffsets:
         """Note an offset. Durability: `save`."""
         self._kept.setdefault((topic, group), {})[queue_id] = offset
         self.changes += 1
+
+    def forget(self, topics: Set[str]) -> None:
+        """Drop the offsets of topics that were deleted: one that is made again begins at 0."""
+        gone = [key for key in self._kept if key[0] in topics]
+        for key in gone:
+            del self._kept[key]
+        self.changes += len(gone)
 
     def all(self) -> dict[tuple[str, str], dict[int, int]]:
         """Return the offsets of all groups, (topic, group) to queue to offset."""

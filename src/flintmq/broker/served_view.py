@@ -6,13 +6,18 @@ Every read goes to the executor: files may be cold, or on object storage, and th
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
+import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
-from flintmq.errors import FlintError
+from flintmq.errors import FlintError, StoreAccessError
+from flintmq.storage.files.filesystem import REAL
+from flintmq.storage.files.store_url import effects_for
+from flintmq.store.layout import directories
 from flintmq.store.layout.config_reader import BrokerConfig
 from flintmq.store.view import StoreView
 
@@ -37,6 +42,10 @@ class TopicFacts(NamedTuple):
         return bool(self.perm & READABLE)
 
 
+Looked: TypeAlias = tuple[BrokerConfig, Mapping[str, TopicFacts], Mapping[tuple[str, int], tuple[int, int]]]
+"""What a look finds: config/, topics, and bounds of queues, as the attributes of ServedView have them."""
+
+
 class ServedView:
     """A view, as a broker's handlers use it. Thread: the loop's, but for `run`'s function.
 
@@ -54,48 +63,96 @@ class ServedView:
         self.broker = BrokerConfig()
         self.looks = 0
         self._told = ""
+        is_here = effects_for(view.root, view.config.s3) is REAL  # not on object storage
+        self._folders = [one.path for one in directories.log_directories(view.root, view.config)] if is_here else []
+        self._places = self._places_now()
 
     async def run(self, function: Callable[..., T], *args: object, **given: object) -> T:
-        """Call a function in the executor."""
-        return await asyncio.get_running_loop().run_in_executor(self._executor, lambda: function(*args, **given))
+        """Call a function in the executor.
+
+        Raises StoreAccessError: the log's directory was taken away or replaced, so the result may lack messages. A
+        group that passed over them would never get them.
+        """
+        places = self._places
+
+        def call() -> T:
+            found = function(*args, **given)
+            if self._places_now() != places:
+                raise StoreAccessError(f"{self.view.root}: its log was taken away or replaced; it is read again soon")
+            return found
+
+        return await self._in_executor(call)
+
+    async def _in_executor(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, call)
 
     async def first_look(self) -> None:
         """Read the topics as the view was opened.
 
         Raises FlintError: the store cannot be read.
         """
-        self.broker, self.topics, self.bounds = await self.run(self._look)
+        self.broker, self.topics, self.bounds = await self.run(self._look, self.view)
 
-    async def keep_looking(self, looked: Callable[[], None]) -> None:
-        """Refresh the view again and again; `looked` is called after each time."""
+    async def keep_looking(self, looked: Callable[[Set[str]], None]) -> None:
+        """Refresh the view again and again; `looked` gets the topics that are there no more."""
         pause = LOOK_S
         while True:
             await asyncio.sleep(pause)
-            begin = time.monotonic()
+            begin, before = time.monotonic(), self.topics.keys()
             try:
-                await self.run(self.view.refresh)
-                self.broker, self.topics, self.bounds = await self.run(self._look)
-            except (FlintError, OSError) as error:
+                await self._look_again()
+            except Exception as error:  # whatever it is: a broker that looked no more would serve the past for good
                 if str(error) != self._told:
-                    log.error("%s: not read again: %s", self.view.root, error)
+                    known = isinstance(error, (FlintError, OSError))
+                    log.error("%s: not read again: %s", self.view.root, error, exc_info=not known)
                 self._told = str(error)
             else:
                 self._told = ""
                 self.looks += 1
-                looked()
+                looked(before - self.topics.keys())
             pause = max(LOOK_S, min(LOOK_SHARE * (time.monotonic() - begin), LONGEST_PAUSE_S))
 
-    def _look(self) -> tuple[BrokerConfig, dict[str, TopicFacts], dict[tuple[str, int], tuple[int, int]]]:
+    async def _look_again(self) -> None:
+        """Refresh a copy of the view, and serve it if there still is a store."""
+        fresh, places = copy.copy(self.view), self._places_now()
+
+        def look() -> Looked:
+            fresh.refresh()
+            if (self._folders and not places) or (self.view.log_file_size and not fresh.log_file_size):
+                raise StoreAccessError("its log is gone; what was read before is told until it is back")
+            return self._look(fresh)
+
+        found = await self._in_executor(look)
+        self.view, self._places, (self.broker, self.topics, self.bounds) = fresh, places, found
+
+    def _places_now(self) -> list[tuple[int, int]]:
+        """Return what tells the log's directories from others of the same names; nothing if one is not there."""
+        try:
+            found = [os.stat(folder) for folder in self._folders]
+        except OSError:
+            return []
+        return [(one.st_dev, one.st_ino) for one in found]
+
+    def _look(self, view: StoreView) -> Looked:
         """Return config/, the topics, and the bounds of all queues.
 
         Topics are those of topics.json, and others that have queues. A topic may have more queues than its entry says,
         which would then be read by nobody: all that are there are served.
         """
-        broker, found = self.view.broker, dict[str, int]()
-        queues = self.view.queues()
+        broker, found = self._usable(view.broker), dict[str, int]()
+        queues = view.queues()
         for one in queues:
             found[one.topic] = max(found.get(one.topic, 0), one.queue_id + 1)
         topics = {topic: TopicFacts(count, count, READABLE) for topic, count in found.items()}
         for topic, told in broker.topics.items():
             topics[topic] = TopicFacts(max(told.read_queues, found.get(topic, 0)), told.write_queues, told.perm)
         return broker, topics, {(one.topic, one.queue_id): (one.min_offset, one.max_offset) for one in queues}
+
+    def _usable(self, broker: BrokerConfig) -> BrokerConfig:
+        """Return config/ as it was read before, if a file can be used no more: it is being written, or is damaged.
+
+        Groups would begin anew otherwise.
+        """
+        lost = {name.removesuffix(".bak") for name in self.broker.files}
+        lost -= {name.removesuffix(".bak") for name in broker.files}
+        return self.broker if broker.problems_of(*lost) else broker
