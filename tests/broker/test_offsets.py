@@ -189,7 +189,7 @@ def test_a_name_without_a_folder(
         b'{"offsetTable":{"TG":{0:1}}}',
         b'{"offsetTable":{"T@G":[1]}}',
         b'{"offsetTable":{"T@G":{}}}',
-        b'{"offsetTable":{"T@G":{0:-1}}}',
+        b'{"offsetTable":{"T@G":{0:-2}}}',
         b'{"offsetTable":{"T@G":{-1:1}}}',
         b'{"offsetTable":{"T@G":{0:1.5}}}',
         b'{"offsetTable":{"T@G":{"x":1}}}',
@@ -211,6 +211,43 @@ def test_a_file_without_groups_is_one_of_offsets(served: Serve, resting: Path, t
     file = tmp_path / "offsets.json"
     file.write_bytes(b'{"offsetTable":{}}')
     assert kept(line(served(resting, offsets=file))) == 0
+
+
+def test_one_broker_has_the_file(served: Serve, resting: Path, tmp_path: Path, line: Connected):
+    """A second one would overwrite what the first keeps; when the first ends, or is killed, it may have the file."""
+    file = tmp_path / "offsets.json"
+    (tmp_path / "offsets.json.lock").touch()  # left by a broker that was killed
+    with Broker(resting, read_only=True, offsets=file):
+        with pytest.raises(UsageError, match="another broker"), Broker(resting, read_only=True, offsets=file):
+            pass
+        with pytest.raises(UsageError, match="another broker"), Broker(resting, read_only=True, offsets=file):
+            pass
+    assert kept(line(served(resting, offsets=file))) == 0
+
+
+def test_nothing_is_held_after_a_start_that_failed(resting: Path, tmp_path: Path):
+    file = tmp_path / "offsets.json"
+    file.write_bytes(b"{}")
+    for _ in range(2):
+        with pytest.raises(UsageError, match="no offsets of groups"), Broker(resting, read_only=True, offsets=file):
+            pass
+    file.unlink()
+    with Broker(resting, read_only=True) as first:
+        taken = {"listen": first.address, "offsets": file}
+        for _ in range(2):
+            with pytest.raises(UsageError, match="cannot listen"), Broker(resting, read_only=True, **taken):
+                pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_offset_of_a_group_that_consumed_nothing(served: Serve, store: Path, tmp_path: Path, line: Connected):
+    """RocketMQ keeps -1 for it; a client begins as a new group does."""
+    file = tmp_path / "offsets.json"
+    file.write_bytes(b'{"offsetTable":{"T@G":{0:-1,1:5}}}')
+    (store / "config" / "consumerOffset.json").write_bytes(b'{"offsetTable":{"T@G":{0:-1},"T@H":{0:-1}}}')
+    talk = line(served(store, offsets=file))
+    assert (kept(talk), kept(talk, "G", "T", 1), kept(talk, "H")) == (0, 5, 0)
+    assert kept(talk, "H", setZeroIfNotFound="false") is None
 
 
 def test_files_that_cannot_be(resting: Path, tmp_path: Path):

@@ -242,6 +242,7 @@ class _RunningBroker:
         await self._requests.drain(STOP_S)
         await self._listener.end(deadline - time.monotonic())
         await self._save()
+        self._offsets.close()
         self._executor.shutdown(wait=True, cancel_futures=True)
         self.served.view.close()
 

@@ -5,9 +5,11 @@ A group begins where the store's own offsets are; what it commits here is never 
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 from collections.abc import Callable, Set
+from contextlib import suppress
 from typing import Final
 
 from flintmq.errors import FormatError, StoreAccessError, UsageError
@@ -37,13 +39,18 @@ class KeptOffsets:
         changes: how many offsets were committed.
 
     Raises (when it is made):
-        UsageError: the file holds something else.
-        StoreAccessError: it cannot be read.
+        UsageError: the file holds something else, or another broker keeps it.
+        StoreAccessError: it cannot be read, or its directory cannot be written.
     """
 
     def __init__(self, stored: Callable[[], BrokerConfig], file: str | None) -> None:
         self._stored, self._file = stored, file
-        self._kept = {} if file is None else _read(file)
+        self._lock = None if file is None else _FileLock(file)
+        try:
+            self._kept = {} if file is None else _read(file)
+        except BaseException:
+            self.close()
+            raise
         self.changes = self._saved = 0
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
@@ -53,8 +60,10 @@ class KeptOffsets:
             return found
         stored = self._stored()
         if group.startswith(LMQ_PREFIX):
-            return stored.lmq_offsets.get((topic, group))
-        return stored.consumer_offsets.get((topic, group), {}).get(queue_id)
+            found = stored.lmq_offsets.get((topic, group))
+        else:
+            found = stored.consumer_offsets.get((topic, group), {}).get(queue_id)
+        return None if found is None or found < 0 else found  # -1: the group has consumed nothing
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Note an offset. Durability: `save`."""
@@ -75,6 +84,11 @@ class KeptOffsets:
             found.setdefault(key, {}).update(queues)
         return found
 
+    def close(self) -> None:
+        """Let another broker have the file. May be called again."""
+        if self._lock is not None:
+            self._lock.release()
+
     def due(self) -> Callable[[], None] | None:
         """Return what writes the file, for another thread; None: it holds everything."""
         if self._file is None or self._saved == self.changes:
@@ -86,6 +100,37 @@ class KeptOffsets:
             self._saved = changes
 
         return save
+
+
+class _FileLock:
+    """Keeps other brokers from a file: a second one would overwrite what the first keeps.
+
+    It is a lock (flock) on a file beside it, because the file itself is replaced each time.
+    """
+
+    def __init__(self, file: str) -> None:
+        self._path = f"{file}.lock"
+        if not os.path.isdir(os.path.dirname(file)):
+            raise UsageError(f"{file}: its directory is not there; make it first")
+        try:
+            self._fd: int | None = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        except OSError as error:
+            raise StoreAccessError(f"{self._path}: {error.strerror}; name a file that can be written") from None
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_taken = os.fstat(self._fd).st_nlink == 0  # its owner has just removed it, and ends
+        except BlockingIOError:
+            is_taken = True
+        if is_taken:
+            os.close(self._fd)
+            raise UsageError(f"{file}: another broker keeps its offsets there; name another file")
+
+    def release(self) -> None:
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            with suppress(OSError):
+                os.unlink(self._path)
+            os.close(fd)
 
 
 def encode(offsets: dict[tuple[str, str], dict[int, int]], version: JsonObject | None = None) -> bytes:
@@ -102,8 +147,6 @@ def _read(file: str) -> dict[tuple[str, str], dict[int, int]]:
     except OSError as error:
         raise StoreAccessError(f"{file}: cannot be read: {error.strerror or error}") from None
     if data is None:
-        if not os.path.isdir(os.path.dirname(os.path.abspath(file))):
-            raise UsageError(f"{file}: its directory is not there; make it first")
         return {}
     try:
         table = config_json.parse(data).get(_TABLE)
@@ -114,10 +157,11 @@ def _read(file: str) -> dict[tuple[str, str], dict[int, int]]:
         topic, sign, group = str(key).partition("@")
         numbers = queues.items() if sign and isinstance(queues, dict) else ()
         pairs = [(config_json.integer(queue), config_json.integer(offset)) for queue, offset in numbers]
-        if not pairs or any(number is None or number < 0 for pair in pairs for number in pair):
+        if not pairs or any(queue is None or queue < 0 or offset is None or offset < -1 for queue, offset in pairs):
             table = None
             break
-        found[topic, group] = {queue: offset for queue, offset in pairs if queue is not None and offset is not None}
+        known = {queue: offset for queue, offset in pairs if queue is not None and offset is not None and offset >= 0}
+        found[topic, group] = known
     if not isinstance(table, dict):
         raise UsageError(f"{file}: no offsets of groups as consumerOffset.json has them; name another file")
     return found
