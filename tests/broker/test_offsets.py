@@ -66,7 +66,7 @@ def test_a_new_group_gets_a_young_queue_from_its_begin(served: Serve, resting: P
     talk = line(served(resting))
     assert kept(talk) == 0
     refused = talk.ask(GET, place(setZeroIfNotFound="false"))
-    assert refused.code == 22 and str(refused.remark).startswith("Not found")
+    assert (refused.code, refused.remark) == (22, "Not found, do not set to zero, maybe this group boot first")
 
 
 def test_a_new_group_gets_no_old_queue(served: Serve, tmp_path: Path, line: Connected):
@@ -101,7 +101,8 @@ def test_a_pull_may_commit(served: Serve, resting: Path, line: Connected):
 @pytest.mark.parametrize(
     ("given", "code", "said"),
     [
-        ({"topic": "Nope"}, 17, "Nope"),
+        ({"topic": "Nope"}, 17, "Topic Nope not exist!"),
+        ({"consumerGroup": "H"}, 26, "Group H not exist!"),
         ({"commitOffset": -1}, 29, "commitOffset"),
         ({"commitOffset": "x"}, 1, "commitOffset"),
         ({"commitOffset": 1 << 63}, 1, "commitOffset"),
@@ -117,6 +118,19 @@ def test_commits_that_are_refused(
     answer = talk.ask(COMMIT, place(commitOffset=5) | given)
     assert answer.code == code and said in str(answer.remark)
     assert kept(talk) == 0
+
+
+def test_groups_that_are_known(served: Serve, shop: Path, tmp_path: Path, line: Connected):
+    """By the store's groups or offsets, by --offsets, by a heartbeat, or by a pull."""
+    file, asked = tmp_path / "mine.json", {"topic": "Orders", "queueId": 0, "commitOffset": 1}
+    file.write_bytes(b'{"offsetTable":{"Orders@Mine":{0:1}}}')
+    (shop / "config" / "subscriptionGroup.json").write_bytes(b'{"subscriptionGroupTable":{"Configured":{}}}')
+    talk = line(served(shop, offsets=file))
+    talk.ask(HEARTBEAT, body=heartbeat("a", "Beating"))
+    talk.ask(PULL, pull("Orders", group="Pulling"))
+    for group in ("billing", "Mine", "Configured", "Beating", "Pulling"):
+        assert talk.ask(COMMIT, {**asked, "consumerGroup": group}).code == 0, group
+    assert talk.ask(COMMIT, {**asked, "consumerGroup": "Nobody"}).code == 26
 
 
 @pytest.mark.parametrize("name", ["consumerGroup", "topic", "queueId", "commitOffset"])

@@ -211,6 +211,15 @@ def test_a_topic_that_may_not_be_read(served: Serve, store: Path, line: Connecte
     assert (answer.code, answer.remark) == (16, "the topic[T] pulling message is forbidden")
 
 
+def test_a_group_that_may_not_consume(served: Serve, store: Path, line: Connected):
+    path = store / "config" / "subscriptionGroup.json"
+    path.write_bytes(b'{"subscriptionGroupTable":{"G":{"consumeEnable":false},"H":{"consumeEnable":true}}}')
+    talk = line(served(store))
+    answer = talk.ask(PULL, pull(group="G"))
+    assert (answer.code, answer.remark) == (16, "subscription group no permission, G")
+    assert talk.ask(PULL, pull(group="H")).code == FOUND
+
+
 # -- pulls that are held -----------------------------------------------------------------------------------------------
 
 

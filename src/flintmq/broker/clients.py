@@ -59,8 +59,12 @@ class Clients:
             GET_CONNECTIONS: self.connections_of,
         }
 
+    def note(self, group: str) -> None:
+        """Know a group from now on: it pulls, without heartbeats."""
+        self._groups.setdefault(group, {})
+
     def knows(self, group: str) -> bool:
-        """Return whether a heartbeat named this group, also if nobody is left in it."""
+        """Return whether this group was heard of, also if nobody is left in it."""
         return group in self._groups
 
     def groups(self) -> Iterator[tuple[str, Mapping[str, ConsumerClient]]]:

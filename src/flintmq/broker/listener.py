@@ -109,4 +109,5 @@ class BrokerListener:
 
 def _reason(error: OSError) -> str:
     """Return the system's words, which the loop replaces by longer ones."""
-    return os.strerror(error.errno) if error.errno in errno.errorcode else str(error.strerror or error)
+    number = error.errno
+    return os.strerror(number) if number is not None and number in errno.errorcode else str(error.strerror or error)

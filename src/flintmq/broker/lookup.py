@@ -17,6 +17,7 @@ from flintmq.remoting.names import (
     GET_OFFSET_AT,
     GET_QUEUE_BEGIN,
     GET_QUEUE_END,
+    GROUP_NOT_EXIST,
     QUERY,
     QUERY_NOT_FOUND,
     SYSTEM_ERROR,
@@ -129,17 +130,22 @@ class Lookup:
         """
         group, (topic, queue_id) = request.text("consumerGroup"), self._queue(request)
         found = self._offsets.get(group, topic, queue_id)
-        if found is None and request.flag("setZeroIfNotFound", True) and await self._is_young(topic, queue_id):
+        if found is None and not request.flag("setZeroIfNotFound", True):
+            raise Refused(QUERY_NOT_FOUND, "Not found, do not set to zero, maybe this group boot first")
+        if found is None and await self._is_young(topic, queue_id):
             found = 0
         if found is None:
-            raise Refused(QUERY_NOT_FOUND, "Not found, maybe this group consumer boot first")
+            raise Refused(QUERY_NOT_FOUND, "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first")
         return request.answer(fields={"offset": str(found)})
 
     def commit(self, request: Request) -> Answer:
         group, (topic, queue_id) = request.text("consumerGroup"), self._queue(request)
+        offset = request.number("commitOffset", bounds=COUNT)
+        if not (self._clients.knows(group) or group in self._served.broker.groups or self._offsets.knows(group)):
+            raise Refused(GROUP_NOT_EXIST, f"Group {group} not exist!")
         if topic not in self._served.topics:
-            raise Refused(TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!")
-        self._offsets.commit(group, topic, queue_id, request.number("commitOffset", bounds=COUNT))
+            raise Refused(TOPIC_NOT_EXIST, f"Topic {topic} not exist!")
+        self._offsets.commit(group, topic, queue_id, offset)
         return request.answer()
 
     async def _is_young(self, topic: str, queue_id: int) -> bool:

@@ -65,6 +65,10 @@ class KeptOffsets:
             found = stored.consumer_offsets.get((topic, group), {}).get(queue_id)
         return None if found is None or found < 0 else found  # -1: the group has consumed nothing
 
+    def knows(self, group: str) -> bool:
+        """Return whether a group committed an offset, here or in the store."""
+        return any(of == group for table in (self._kept, self._stored().consumer_offsets) for _, of in table)
+
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Note an offset. Durability: `save`."""
         self._kept.setdefault((topic, group), {})[queue_id] = offset

@@ -71,7 +71,11 @@ class Pulls:
         return {PULL: self.pull, PULL_LITE: self.pull}
 
     async def pull(self, request: Request) -> Answer:
-        wanted, group = self._wanted(request), request.text("consumerGroup")
+        group = request.text("consumerGroup")
+        if self._served.broker.groups.get(group, {}).get("consumeEnable") is False:
+            raise Refused(NO_PERMISSION, f"subscription group no permission, {group}")
+        self._clients.note(group)
+        wanted = self._wanted(request)
         flags = request.number("sysFlag", 0, INT32)
         if flags & COMMITS and (offset := request.number("commitOffset", -1)) >= 0:
             self._offsets.commit(group, wanted.topic, wanted.queue_id, offset)
