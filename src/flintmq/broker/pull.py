@@ -160,7 +160,7 @@ class Pulls:
             await peer.turns.acquire()
 
     def look(self) -> None:
-        """Wake the pulls of queues that end elsewhere, after the view was refreshed: they grew, or are others now."""
+        """Wake the pulls of queues that end elsewhere after a look: they grew, or are others now."""
         for place, of_place in self._held.items():
             end = self._served.bounds.get(place, (0, 0))[1]
             for waiting, (_, offset) in of_place.items():

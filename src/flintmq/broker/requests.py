@@ -129,7 +129,7 @@ class Requests:
         self._tasks: set[asyncio.Task[None]] = set()
         self.unsupported: Counter[int] = Counter()
         self.failed = 0
-        self._told_last = ""
+        self._last_line = ""
 
     def add(self, handlers: Mapping[int, Handler]) -> None:
         assert not self._handlers.keys() & handlers.keys()  # one room answers a code
@@ -187,6 +187,11 @@ class Requests:
             log.info("%s asks what is not supported here: request %d", request.peer.address, code)
         self.unsupported[code] += 1
 
+    def _is_news(self, line: str) -> bool:
+        """Return whether the last line was another: a disk that is away gets one, not one a pull."""
+        before, self._last_line = self._last_line, line
+        return line != before
+
     def _told(self, request: Request, error: Exception) -> RemotingFrame:
         """Return the answer that an error becomes."""
         if isinstance(error, Refused):
@@ -195,9 +200,8 @@ class Requests:
             return request.answer(INVALID_PARAMETER, remark=str(error))
         self.failed += 1
         known = isinstance(error, (FlintError, OSError))
-        if not known or str(error) != self._told_last:  # one line of a disk that is away, not one for each pull
+        if self._is_news(str(error)) or not known:
             log.error("request %d of %s: %s", request.frame.code, request.peer.address, error, exc_info=not known)
-        self._told_last = str(error)
         return request.answer(
             SYSTEM_ERROR, remark=str(error) if known else "an error of the broker; its log tells more"
         )

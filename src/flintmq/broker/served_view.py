@@ -118,15 +118,17 @@ class ServedView:
 
         def look() -> Looked:
             fresh.refresh()
-            if (self._folders and not places) or (self.view.log_file_size and not fresh.log_file_size):
-                raise StoreAccessError("its log is gone; what was read before is told until it is back")
-            return self._look(fresh)
+            found = self._look(fresh)
+            is_here = self._places_now() == places and (places or not self._folders)
+            if not is_here or (self.view.log_file_size and not fresh.log_file_size):
+                raise StoreAccessError("its log is gone, or is being replaced; what was read before is served")
+            return found
 
         found = await self._in_executor(look)
         self.view, self._places, (self.broker, self.topics, self.bounds) = fresh, places, found
 
     def _places_now(self) -> list[tuple[int, int]]:
-        """Return what tells the log's directories from others of the same names; nothing if one is not there."""
+        """Return device and inode of the log's directories; nothing if one is not there."""
         try:
             found = [os.stat(folder) for folder in self._folders]
         except OSError:
@@ -149,9 +151,9 @@ class ServedView:
         return broker, topics, {(one.topic, one.queue_id): (one.min_offset, one.max_offset) for one in queues}
 
     def _usable(self, broker: BrokerConfig) -> BrokerConfig:
-        """Return config/ as it was read before, if a file can be used no more: it is being written, or is damaged.
+        """Return config/, or as it was before, if a file that was used cannot be used now.
 
-        Groups would begin anew otherwise.
+        It is being written, or is damaged; groups would begin anew without it.
         """
         lost = {name.removesuffix(".bak") for name in self.broker.files}
         lost -= {name.removesuffix(".bak") for name in broker.files}

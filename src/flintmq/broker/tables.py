@@ -73,8 +73,8 @@ class Tables:
         found = await self._served.run(reader.load, name)
         if reader.problems and not reader.files:  # an empty table would make a follower forget its own
             raise Refused(SYSTEM_ERROR, f"{name} cannot be used: {reader.problems[0].reason}")
-        version = {} if request.frame.code == GET_MODES else {"dataVersion": self._version(0)}
-        return request.answer(body=config_json.write({**version, table: {}, **found}, "5.4.0", compact=True))
+        told: config_json.JsonObject = {} if request.frame.code == GET_MODES else {"dataVersion": self._version(0)}
+        return request.answer(body=config_json.write({**told, table: {}, **found}, "5.4.0", compact=True))
 
     def offsets(self, request: Request) -> Answer:
         """Answer with the offsets of all groups; a slave of RocketMQ reads the version, too."""
@@ -84,7 +84,7 @@ class Tables:
         return {"counter": counter, "stateVersion": 0, "timestamp": self._began_ms}
 
     async def config(self, request: Request) -> Answer:
-        """Answer with the configuration, a key a line: sizes as the files show them, and what was given."""
+        """Answer with the configuration, a key a line: sizes as the files show, and what was given."""
         view = self._served.view
         lines = {key: _text(view.config.key(key)) for key in KEYS}
         shown = await self._served.run(FileGeometry.of, view.root, view.config, self._effects)
