@@ -92,6 +92,26 @@ def test_ends_that_break_no_rule_are_not_counted(
     assert broker.stats().broken == 0 and caplog.records == []
 
 
+LOOSE = b"{clientID:'a'," + b"'a':1," * (100 << 10) + b"}"  # 600 KiB, which take the loose parser a second
+
+
+def test_text_that_takes_long_is_not_parsed(served: Serve, resting: Path, line: Connected):
+    """Others would wait for it: a header closes its connection, a body is refused."""
+    broker = served(resting)
+    good, bad, worse = line(broker), line(broker), line(broker)
+    begin = time.monotonic()
+    for _ in range(20):
+        answer = bad.ask(HEARTBEAT, body=LOOSE)
+        assert answer.code == 1 and "no plain JSON" in str(answer.remark)
+    large = bad.ask(HEARTBEAT, body=heartbeat("a", "G") + b" " * (1 << 20))
+    assert large.code == 1 and "1048576 are the most" in str(large.remark)
+    worse.send(frame(LOOSE))
+    assert worse.hung_up() and good.ask(ROUTE, {"topic": "T"}).code == 0
+    assert time.monotonic() - begin < 10
+    many = heartbeat("a", "G", topics={f"topic-{number}": "*" for number in range(4000)})
+    assert len(many) > 500_000 and bad.ask(HEARTBEAT, body=many).code == 0, "plain JSON may be long"
+
+
 def test_answers_and_requests_of_any_form(served: Serve, resting: Path, line: Connected):
     """A frame that answers nothing is left out; requests with loose JSON, or of kind 1, are answered."""
     broker = served(resting)

@@ -98,7 +98,7 @@ def has_a_name_twice(header: bytes) -> bool:
         names = [name for name, _ in pairs]
         twice.extend(name for name in names if names.count(name) > 1)
 
-    json.loads(header, object_pairs_hook=take)
+    json.loads(header.decode("utf-8", "replace"), object_pairs_hook=take)
     return bool(twice)
 
 
@@ -110,8 +110,8 @@ def test_the_fast_way_through_json_gives_what_the_slow_one_gives(header: bytes):
         patch.setattr(config_json, "_plain", lambda text: None)
         slow = outcome(header)
     # Of a name that comes twice the library keeps the last value alone, so it does not see how deep the others are.
-    is_hidden = isinstance(slow, str) and slow.startswith("deeper than") and has_a_name_twice(header)
-    assert slow == fast or is_hidden
+    if slow != fast:
+        assert isinstance(slow, str) and slow.startswith("deeper than") and has_a_name_twice(header)
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,14 @@ from typing import Final, Protocol, TypeAlias
 from flintmq.errors import FlintError, FormatError, UsageError
 from flintmq.format import config_json
 from flintmq.format.config_json import JsonObject
-from flintmq.remoting.frames import ANSWER, ONE_WAY, RemotingFrame
+from flintmq.remoting.frames import ANSWER, LOOSE_MAX, ONE_WAY, RemotingFrame
 from flintmq.remoting.names import INVALID_PARAMETER, NO_PERMISSION, NOT_SUPPORTED, SUCCESS, SYSTEM_ERROR
 
 log = logging.getLogger("flintmq.broker")
 
 INT64: Final = (-(1 << 63), (1 << 63) - 1)
 INT32: Final = (-(1 << 31), (1 << 31) - 1)
+BODY_MAX: Final = 1 << 20  # bytes of JSON that are parsed in the loop
 COUNTED_MAX: Final = 64  # unknown codes of which one line is logged, and which are counted
 
 
@@ -95,8 +96,10 @@ class Request:
 
         Raises Refused: it is none.
         """
+        if len(self.frame.body) > BODY_MAX:
+            raise Refused(SYSTEM_ERROR, f"the body has {len(self.frame.body)} bytes; {BODY_MAX} are the most")
         try:
-            return config_json.parse(self.frame.body)
+            return config_json.parse(self.frame.body, LOOSE_MAX)
         except FormatError as error:
             raise Refused(SYSTEM_ERROR, f"the body is no object: {error}") from None
 

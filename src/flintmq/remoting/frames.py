@@ -28,6 +28,7 @@ from flintmq.format.text import java_decode, java_encode
 JSON: Final = 0
 ROCKETMQ: Final = 1
 FRAME_MAX: Final = 16 * 1024 * 1024  # of what follows the first four bytes, as at the peer
+LOOSE_MAX: Final = 64 << 10  # of JSON that is not plain: a hostile megabyte would keep an event loop for seconds
 VERSION: Final = 479  # of RocketMQ 5.3.3; a name server reads a registration by it
 ANSWER: Final = 1  # bits of the flag
 ONE_WAY: Final = 2
@@ -110,7 +111,7 @@ def _json_header(frame: RemotingFrame) -> bytes:
 
 
 def _from_json(header: bytes, body: bytes) -> RemotingFrame:
-    value = config_json.parse(header)
+    value = config_json.parse(header, LOOSE_MAX)
 
     def number(name: str, default: int | None = None) -> int:
         found = config_json.integer(value.get(name, default))
