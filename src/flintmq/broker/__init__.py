@@ -4,6 +4,7 @@ broker       starts and stops it: Broker
 listener     accepts connections
 connection   bytes to requests, and answers to bytes
 requests     who answers which request
+workers      threads that read files
 served_view  the store that is served, refreshed
 routes       answers of a name server
 clients      heartbeats, members of groups, subscriptions

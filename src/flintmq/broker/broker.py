@@ -8,7 +8,6 @@ import os
 import threading
 import time
 from collections.abc import Coroutine, Mapping, Set
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
@@ -22,6 +21,7 @@ from flintmq.broker.requests import Requests
 from flintmq.broker.routes import EVERY_ADDRESS, Routes
 from flintmq.broker.served_view import ServedView
 from flintmq.broker.tables import Tables
+from flintmq.broker.workers import Workers
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
 from flintmq.remoting import names
@@ -33,6 +33,7 @@ log = logging.getLogger("flintmq.broker")
 
 WORKERS: Final = 4  # threads that read files
 STOP_S: Final = 3.0  # for what is under way at the end
+LEAST_S: Final = 0.2  # of it, for workers that are about to end
 WRITES: Final = (
     names.SEND, names.SEND_SHORT, names.SEND_BATCH, names.SEND_BACK, names.END_TRANSACTION,
     names.MAKE_TOPIC, names.DELETE_TOPIC, names.FORGET_TOPIC, names.MAKE_GROUP, names.DELETE_GROUP,
@@ -205,8 +206,8 @@ class _RunningBroker:
 
     def __init__(self, view: StoreView, options: _Options) -> None:
         self._places = options.places
-        self._executor = ThreadPoolExecutor(WORKERS, "flintmq-broker")
-        self.served = served = ServedView(view, self._executor)
+        self._workers = Workers(WORKERS, "flintmq-broker")
+        self.served = served = ServedView(view, self._workers)
         self._requests = Requests(VERSION)
         self._listener = BrokerListener(self._requests.take, self._left)
         self._clients, self._offsets = Clients(), KeptOffsets(lambda: served.broker, options.offsets)
@@ -243,7 +244,7 @@ class _RunningBroker:
         await self._listener.end(deadline - time.monotonic())
         await self._save()
         self._offsets.close()
-        self._executor.shutdown(wait=True, cancel_futures=True)
+        self._workers.end(max(deadline - time.monotonic(), LEAST_S))
         self.served.view.close()
 
     def stats(self) -> BrokerStats:
@@ -278,7 +279,7 @@ class _RunningBroker:
         save = self._offsets.due()
         if save is not None:
             try:
-                await self.served.run(save)
+                await asyncio.to_thread(save)  # not by a worker: all may wait for the store's disk
             except OSError as error:
                 log.error("offsets are not saved: %s", error)
 

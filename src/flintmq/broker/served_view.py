@@ -11,7 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Set
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from flintmq.errors import FlintError, StoreAccessError
@@ -56,7 +56,7 @@ class ServedView:
         looks: how many refreshes there were; who reads and then waits compares it.
     """
 
-    def __init__(self, view: StoreView, executor: ThreadPoolExecutor) -> None:
+    def __init__(self, view: StoreView, executor: Executor) -> None:
         self.view, self._executor = view, executor
         self.topics: Mapping[str, TopicFacts] = {}
         self.bounds: Mapping[tuple[str, int], tuple[int, int]] = {}

@@ -1,0 +1,103 @@
+"""A broker's start and its end, in a thread of its own and in a running loop."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flintmq.broker import Broker
+from flintmq.errors import FlintError, UsageError
+from flintmq.remoting.client import RemotingClient
+from tests.broker.talk import Line, pull, until
+
+STOP_S = 3.0
+
+
+def test_in_a_running_loop(resting: Path):
+    async def serve() -> int:
+        async with Broker(resting, read_only=True) as broker:
+            assert broker.store.topics() == ["T"]
+
+            def ask() -> int:
+                with RemotingClient(broker.address) as client:
+                    return client.ask(206).code
+
+            return await asyncio.to_thread(ask)
+
+    assert asyncio.run(serve()) == 0
+
+
+def test_it_is_started_once_and_stopped_as_often_as_one_likes(resting: Path):
+    async def serve() -> None:
+        broker = Broker(resting, read_only=True)
+        with pytest.raises(UsageError, match="not started"):
+            broker.stats()
+        for _ in range(2):
+            await broker.start()
+            with pytest.raises(UsageError, match="started already"):
+                await broker.start()
+            assert broker.stats().connections == 0
+            await broker.stop()
+            await broker.stop()
+        with pytest.raises(UsageError, match="is stopped"):
+            print(broker.store)
+
+    asyncio.run(serve())
+
+
+def test_it_takes_no_messages_yet(resting: Path):
+    with pytest.raises(UsageError, match="read_only=True"):
+        Broker(resting)
+
+
+def test_the_view_is_closed_with_it(resting: Path):
+    with Broker(resting, read_only=True) as broker:
+        view = broker.store
+    with pytest.raises(FlintError, match="closed"):
+        view.topics()
+
+
+def test_after_its_end_nobody_is_served(resting: Path):
+    with Broker(resting, read_only=True) as broker, Line(broker.address) as talk:
+        assert talk.ask(206).code == 0
+        address = broker.address
+        broker.__exit__()
+        assert talk.hung_up()
+        with pytest.raises(ConnectionError), Line(address):
+            pass
+
+
+def test_a_read_that_hangs_does_not_keep_it(resting: Path, monkeypatch: pytest.MonkeyPatch):
+    """A disk that does not answer: heartbeats are answered, and the end comes in three seconds."""
+    going_on = threading.Event()
+    with Broker(resting, read_only=True) as broker, Line(broker.address) as bad, Line(broker.address) as good:
+
+        def hang(*args: Any, **given: Any) -> None:
+            going_on.wait(30)
+
+        monkeypatch.setattr(broker.store, "get_raw", hang)
+        for _ in range(20):
+            bad.start(11, pull())
+        assert until(lambda: threading.active_count() > 1) and bad.is_quiet(0.1)
+        assert good.ask(105, {"topic": "T"}).code == 0
+        begin = time.monotonic()
+    took = time.monotonic() - begin
+    going_on.set()
+    assert STOP_S * 0.9 < took < STOP_S + 2
+
+
+@pytest.mark.parametrize("listen", ["", "127.0.0.1", "127.0.0.1:x", "a b:1", ":0", "127.0.0.1:65536"])
+def test_addresses_that_are_none(resting: Path, listen: str):
+    with pytest.raises(UsageError, match="HOST:PORT"):
+        Broker(resting, read_only=True, listen=listen)
+
+
+def test_ipv6(served: Callable[..., Broker], resting: Path):
+    broker = served(resting, listen="[::1]:0")
+    assert broker.address.startswith("[::1]:")
+    with RemotingClient(broker.address) as client:
+        assert broker.address.encode() in client.ask(105, {"topic": "T"}).body
