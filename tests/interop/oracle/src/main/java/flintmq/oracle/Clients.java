@@ -1,0 +1,196 @@
+package flintmq.oracle;
+
+import com.alibaba.fastjson2.JSON;
+import com.alibaba.fastjson2.JSONObject;
+import java.io.BufferedReader;
+import java.io.ByteArrayOutputStream;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.security.MessageDigest;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.Map;
+import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.PullResult;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.tools.command.MQAdminStartup;
+
+/**
+ * Stock clients of somebody else's broker: each operation is a line of stdin and gets one answer line. Lines with "as"
+ * are no answers: a message that a push consumer of that name got.
+ */
+@SuppressWarnings("deprecation") // the pull consumer is, and is what many programs use
+final class Clients {
+
+    private final Map<String, DefaultMQPushConsumer> pushed = new HashMap<>();
+    private final Map<String, DefaultMQPullConsumer> pulling = new HashMap<>();
+    private final Map<String, DefaultMQProducer> producers = new HashMap<>();
+    private int made;
+
+    void serve(BufferedReader lines) throws Exception {
+        for (String line; (line = lines.readLine()) != null; ) {
+            Map<String, Object> answer;
+            try {
+                answer = execute(JSON.parseObject(line));
+            } catch (Exception failure) {
+                answer = Oracle.row("error", String.valueOf(failure));
+            }
+            say(answer);
+        }
+        pushed.values().forEach(DefaultMQPushConsumer::shutdown); // which commits the groups' offsets
+    }
+
+    private static void say(Map<String, Object> row) {
+        Oracle.emit(row);
+        Oracle.OUT.flush();
+    }
+
+    private Map<String, Object> execute(JSONObject op) throws Exception {
+        String topic = op.getString("topic");
+        switch (op.getString("op")) {
+            case "consume" -> consume(op);
+            case "stop" -> pushed.remove(op.getString("as")).shutdown();
+            case "pull" -> {
+                PullResult found = puller(op).pull(queue(op), op.containsKey("tags") ? op.getString("tags") : "*",
+                    op.getLongValue("offset"), op.getIntValue("count", 32));
+                return Oracle.row("status", found.getPullStatus().name(), "next", found.getNextBeginOffset(),
+                    "min", found.getMinOffset(), "max", found.getMaxOffset(), "messages", facts(found.getMsgFoundList()));
+            }
+            case "bounds" -> {
+                return Oracle.row("min", puller(op).minOffset(queue(op)), "max", puller(op).maxOffset(queue(op)),
+                    "earliest", puller(op).earliestMsgStoreTime(queue(op)));
+            }
+            case "offset_by_time" -> {
+                return Oracle.row("offset", puller(op).searchOffset(queue(op), op.getLongValue("timestamp")));
+            }
+            case "committed" -> {
+                return Oracle.row("offset", puller(op).fetchConsumeOffset(queue(op), true));
+            }
+            case "query" -> {
+                return Oracle.row("messages", facts(producer(op).queryMessage(topic, op.getString("key"), 64,
+                    op.getLongValue("begin"), Long.MAX_VALUE).getMessageList()));
+            }
+            case "view" -> {
+                return Oracle.row("messages", facts(List.of(producer(op).viewMessage(topic, op.getString("id")))));
+            }
+            case "send" -> {
+                Message message = new Message(topic, op.getString("body").getBytes(StandardCharsets.UTF_8));
+                return Oracle.row("status", producer(op).send(message).getSendStatus().name());
+            }
+            case "admin" -> {
+                return Oracle.row("text", admin(op));
+            }
+            default -> throw new IllegalArgumentException("unknown operation");
+        }
+        return Oracle.row("status", "OK");
+    }
+
+    /** A push consumer; it is called as each of its lines. */
+    private void consume(JSONObject op) throws Exception {
+        String as = op.getString("as");
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(op.getString("group"));
+        consumer.setNamesrvAddr(op.getString("names"));
+        consumer.setInstanceName(instance());
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        for (Object topic : op.getJSONArray("topics")) {
+            consumer.subscribe((String) topic, op.containsKey("tags") ? op.getString("tags") : "*");
+        }
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            for (MessageExt message : messages) {
+                Map<String, Object> row = facts(message);
+                row.put("as", as);
+                say(row);
+            }
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        consumer.start();
+        pushed.put(as, consumer);
+    }
+
+    /** What mqadmin prints for these words. */
+    private static String admin(JSONObject op) {
+        PrintStream out = System.out;
+        PrintStream err = System.err;
+        ByteArrayOutputStream text = new ByteArrayOutputStream();
+        PrintStream caught = new PrintStream(text, true, StandardCharsets.UTF_8);
+        System.setOut(caught);
+        System.setErr(caught);
+        try {
+            System.setProperty("rocketmq.namesrv.addr", op.getString("names"));
+            MQAdminStartup.main0(op.getList("words", String.class).toArray(String[]::new), null);
+        } finally {
+            System.setOut(out);
+            System.setErr(err);
+        }
+        return text.toString(StandardCharsets.UTF_8);
+    }
+
+    private MessageQueue queue(JSONObject op) throws Exception {
+        for (MessageQueue queue : puller(op).fetchSubscribeMessageQueues(op.getString("topic"))) {
+            if (queue.getQueueId() == op.getIntValue("queue")) {
+                return queue;
+            }
+        }
+        throw new IllegalArgumentException("no such queue");
+    }
+
+    private DefaultMQPullConsumer puller(JSONObject op) throws Exception {
+        String group = op.containsKey("group") ? op.getString("group") : "Pulling";
+        String name = op.getString("names") + " " + group;
+        if (!pulling.containsKey(name)) {
+            DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(group);
+            consumer.setNamesrvAddr(op.getString("names"));
+            consumer.setInstanceName(instance());
+            consumer.start();
+            pulling.put(name, consumer);
+        }
+        return pulling.get(name);
+    }
+
+    private DefaultMQProducer producer(JSONObject op) throws Exception {
+        String name = op.getString("names");
+        if (!producers.containsKey(name)) {
+            DefaultMQProducer producer = new DefaultMQProducer("Asking");
+            producer.setNamesrvAddr(name);
+            producer.setInstanceName(instance());
+            producer.start();
+            producers.put(name, producer);
+        }
+        return producers.get(name);
+    }
+
+    /** Clients of one instance name share their connections, and the name server of the first of them. */
+    private String instance() {
+        return ProcessHandle.current().pid() + "-" + made++;
+    }
+
+    private static List<Map<String, Object>> facts(List<MessageExt> messages) {
+        List<Map<String, Object>> rows = new ArrayList<>();
+        if (messages != null) {
+            messages.forEach(message -> rows.add(facts(message)));
+        }
+        return rows;
+    }
+
+    private static Map<String, Object> facts(MessageExt message) {
+        byte[] body = message.getBody() == null ? new byte[0] : message.getBody(); // of an empty one there is none
+        try {
+            byte[] hash = MessageDigest.getInstance("SHA-1").digest(body);
+            return Oracle.row("topic", message.getTopic(), "queue", message.getQueueId(),
+                "offset", message.getQueueOffset(), "position", message.getCommitLogOffset(), "id", message.getMsgId(),
+                "tags", message.getTags(), "keys", message.getKeys(), "sha1", HexFormat.of().formatHex(hash),
+                "bytes", body.length, "times", message.getReconsumeTimes());
+        } catch (java.security.NoSuchAlgorithmException impossible) {
+            throw new IllegalStateException(impossible);
+        }
+    }
+}
