@@ -18,6 +18,7 @@ import pytest
 from tests.interop.java import SHORT_LIVED, classes, home
 
 ANSWER_S = 120.0
+LOOKS = "-Drocketmq.client.rebalance.minInterval=100"  # else a consumer looks at its queues after a second
 Row = dict[str, Any]
 
 
@@ -61,6 +62,7 @@ class Client:
 
     def consume(self, consumer: str, names: str, topics: list[str], **words: Any) -> None:
         """Start a push consumer of this name, of the group of this name if no other is given."""
+        self._got.pop(consumer, None)  # what one of this name got before
         self.ask("consume", names, **{"as": consumer, "group": consumer, "topics": topics, **words})
 
     def stop(self, consumer: str) -> list[Row]:
@@ -115,5 +117,13 @@ def java_clients(version: str, folder: Path) -> Client:
     if built is None:
         pytest.skip(f"RocketMQ {version}: {why}")
     path = f"{built}/target/oracle.jar:{built}/lib/*"
-    options = [*SHORT_LIVED, *classes(version, built), "-Xmx256m", f"-Duser.home={folder}"]
+    options = [*SHORT_LIVED, *classes(version, built), "-Xmx256m", LOOKS, f"-Duser.home={folder}"]
     return Client(["java", *options, "-cp", path, "flintmq.oracle.Oracle", "clients"], folder / "java.err")
+
+
+KINDS = ("java-5.3.3", "java-5.5.0")
+
+
+def clients(kind: str, folder: Path) -> Client:
+    """Clients of this kind, or a skip."""
+    return java_clients(kind.partition("-")[2], folder)

@@ -42,7 +42,7 @@ final class Clients {
             try {
                 answer = execute(JSON.parseObject(line));
             } catch (Exception failure) {
-                answer = Oracle.row("error", String.valueOf(failure));
+                answer = Oracle.row("error", words(failure));
             }
             say(answer);
         }
@@ -52,6 +52,10 @@ final class Clients {
     private static void say(Map<String, Object> row) {
         Oracle.emit(row);
         Oracle.OUT.flush();
+    }
+
+    private static String words(Throwable failure) {
+        return failure + (failure.getCause() == null ? "" : "; " + words(failure.getCause()));
     }
 
     private Map<String, Object> execute(JSONObject op) throws Exception {

@@ -1,0 +1,91 @@
+"""`flintmq broker STORE --read-only` as a process, for clients that are no part of this project."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import flintmq
+from flintmq.errors import MessageNotFoundError
+from flintmq.format.compression import original_body
+from flintmq.message import StoredMessage
+from tests.support.engine import tree
+
+Place = tuple[str, int, int]  # topic, queue, offset
+
+
+@dataclass
+class Served:
+    """A running broker."""
+
+    address: str  # of the name server and of the broker
+    process: subprocess.Popen[bytes]
+    errors: Path  # a file: its log
+
+
+@contextmanager
+def served(store: Path | str, folder: Path, *words: str) -> Iterator[Served]:
+    """Serve a store read-only; at the end it must stop cleanly, without an error of its own."""
+    command = [
+        sys.executable,
+        "-m",
+        "flintmq",
+        "broker",
+        str(store),
+        "--read-only",
+        "--listen",
+        "127.0.0.1:0",
+        "--json",
+    ]
+    errors = folder / "broker.err"
+    with errors.open("wb") as out:
+        process = subprocess.Popen([*command, *words], stdout=subprocess.PIPE, stderr=out)
+    try:
+        assert process.stdout is not None
+        told = json.loads(process.stdout.readline() or "null")
+        assert told is not None and told["event"] == "ready", errors.read_text()
+        yield Served(told["listen"][0], process, errors)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0, errors.read_text()
+        assert "Traceback" not in errors.read_text(), errors.read_text()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def files(root: Path) -> dict[str, bytes]:
+    """All files of a directory."""
+    return tree(root, "")
+
+
+def stored(store: Path | str, keys: dict[str, Any] | None = None) -> dict[Place, StoredMessage]:
+    """Each message of each queue, by its place there. A light queue holds messages of another topic."""
+    found = {}
+    with flintmq.open_store(store, set=keys or {}) as view:
+        for queue in view.queues():
+            for offset in range(queue.min_offset, queue.max_offset):
+                try:
+                    found[queue.topic, queue.queue_id, offset] = view.get(queue.topic, queue.queue_id, offset)
+                except MessageNotFoundError:  # a unit of a record that recovery cut off
+                    continue
+    return found
+
+
+def place(row: dict[str, Any]) -> Place:
+    """Where a client says that its message is."""
+    return row["topic"], row["queue"], row["offset"]
+
+
+def original(message: StoredMessage) -> bytes:
+    """The body as a consumer gets it."""
+    return original_body(message.body, message.sys_flag)
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
