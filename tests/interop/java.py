@@ -46,7 +46,12 @@ def home(version: str) -> tuple[Path | None, str]:
 def _cache() -> Path:
     files = [SOURCES / "pom.xml", *sorted((SOURCES / "src").rglob("*.java"))]
     name = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "flintmq", f"oracle-{name}")
+    return cache_folder() / f"oracle-{name}"
+
+
+def cache_folder() -> Path:
+    """Where programs of tests are kept that are built once."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "flintmq")
 
 
 def _build(version: str) -> tuple[Path | None, str]:

@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,11 +12,8 @@ from typing import Any
 
 import flintmq
 from flintmq.errors import MessageNotFoundError
-from flintmq.format.compression import original_body
 from flintmq.message import StoredMessage
 from tests.support.engine import tree
-
-Place = tuple[str, int, int]  # topic, queue, offset
 
 
 @dataclass
@@ -32,20 +28,10 @@ class Served:
 @contextmanager
 def served(store: Path | str, folder: Path, *words: str) -> Iterator[Served]:
     """Serve a store read-only; at the end it must stop cleanly, without an error of its own."""
-    command = [
-        sys.executable,
-        "-m",
-        "flintmq",
-        "broker",
-        str(store),
-        "--read-only",
-        "--listen",
-        "127.0.0.1:0",
-        "--json",
-    ]
+    command = [sys.executable, "-m", "flintmq", "broker", str(store), "--read-only", *words]
     errors = folder / "broker.err"
     with errors.open("wb") as out:
-        process = subprocess.Popen([*command, *words], stdout=subprocess.PIPE, stderr=out)
+        process = subprocess.Popen([*command, "--listen", "127.0.0.1:0", "--json"], stdout=subprocess.PIPE, stderr=out)
     try:
         assert process.stdout is not None
         told = json.loads(process.stdout.readline() or "null")
@@ -64,8 +50,8 @@ def files(root: Path) -> dict[str, bytes]:
     return tree(root, "")
 
 
-def stored(store: Path | str, keys: dict[str, Any] | None = None) -> dict[Place, StoredMessage]:
-    """Each message of each queue, by its place there. A light queue holds messages of another topic."""
+def stored(store: Path | str, keys: dict[str, Any] | None = None) -> dict[tuple[str, int, int], StoredMessage]:
+    """Each message of each queue, by topic, queue and offset. A light queue holds messages of another topic."""
     found = {}
     with flintmq.open_store(store, set=keys or {}) as view:
         for queue in view.queues():
@@ -75,17 +61,3 @@ def stored(store: Path | str, keys: dict[str, Any] | None = None) -> dict[Place,
                 except MessageNotFoundError:  # a unit of a record that recovery cut off
                     continue
     return found
-
-
-def place(row: dict[str, Any]) -> Place:
-    """Where a client says that its message is."""
-    return row["topic"], row["queue"], row["offset"]
-
-
-def original(message: StoredMessage) -> bytes:
-    """The body as a consumer gets it."""
-    return original_body(message.body, message.sys_flag)
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000

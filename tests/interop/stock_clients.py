@@ -4,19 +4,24 @@ A client is asked by lines of JSON and answers each with one (tests/interop/orac
 that its push consumers get come between the answers.
 """
 
+import hashlib
 import json
+import os
+import shutil
 import subprocess
 import threading
 import time
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import pytest
 
-from tests.interop.java import SHORT_LIVED, classes, home
+from tests.interop.java import BUILD_S, SHORT_LIVED, cache_folder, classes, home
 
+GO = Path(__file__).resolve().parent / "go_clients"
 ANSWER_S = 120.0
 LOOKS = "-Drocketmq.client.rebalance.minInterval=100"  # else a consumer looks at its queues after a second
 Row = dict[str, Any]
@@ -30,15 +35,20 @@ class Client:
     """A running client; it ends with the `with` block.
 
     Args:
+        kind: one of KINDS.
         words: its command line.
-        errors: a file for what it says beside.
+        folder: its home, and for what it says beside.
     """
 
-    def __init__(self, words: list[str], errors: Path) -> None:
-        self._errors, self._answers, self._got = errors, list[Row](), defaultdict[str, list[Row]](list)
+    def __init__(self, kind: str, words: list[str], folder: Path) -> None:
+        self.kind = kind
+        self._errors, self._answers, self._got = folder / "clients.err", list[Row](), defaultdict[str, list[Row]](list)
         self._news = threading.Condition()
-        with errors.open("ab") as out:
-            self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=out)
+        environment = os.environ | {"HOME": str(folder)}  # Java's and Go's clients write logs there
+        with self._errors.open("ab") as out:
+            self.process = subprocess.Popen(
+                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=out, env=environment
+            )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -111,19 +121,41 @@ class Client:
         self._reader.join(10)
 
 
-def java_clients(version: str, folder: Path) -> Client:
-    """Java's clients of this version, or a skip."""
+KINDS = ("java-5.3.3", "java-5.5.0", "go")
+
+
+def clients(kind: str, folder: Path) -> Client:
+    """Clients of this kind, or a skip; `folder` is for what they keep and say."""
+    if kind == "go":
+        program, why = _go_program()
+        if program is None:
+            pytest.skip(f"no Go client: {why}")
+        return Client(kind, [str(program)], folder)
+    version = kind.removeprefix("java-")
     built, why = home(version)
     if built is None:
         pytest.skip(f"RocketMQ {version}: {why}")
     path = f"{built}/target/oracle.jar:{built}/lib/*"
     options = [*SHORT_LIVED, *classes(version, built), "-Xmx256m", LOOKS, f"-Duser.home={folder}"]
-    return Client(["java", *options, "-cp", path, "flintmq.oracle.Oracle", "clients"], folder / "java.err")
+    return Client(kind, ["java", *options, "-cp", path, "flintmq.oracle.Oracle", "clients"], folder)
 
 
-KINDS = ("java-5.3.3", "java-5.5.0")
-
-
-def clients(kind: str, folder: Path) -> Client:
-    """Clients of this kind, or a skip."""
-    return java_clients(kind.partition("-")[2], folder)
+@cache
+def _go_program() -> tuple[Path | None, str]:
+    """(the program, "") or (None, why there is none); built once into a cache, as the oracle is."""
+    sources = sorted(path for path in GO.iterdir() if path.name.startswith(("go.", "main")))
+    name = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
+    program = cache_folder() / f"go-clients-{name}"
+    if not program.exists():
+        if shutil.which("go") is None:
+            return None, "it is not built, and there is no Go (go) to build it"
+        staging = program.with_name(f"{program.name}-{os.getpid()}")
+        words = ["go", "build", "-o", str(staging), "."]
+        try:
+            done = subprocess.run(words, cwd=GO, capture_output=True, text=True, timeout=BUILD_S)
+        except subprocess.TimeoutExpired:
+            return None, f"Go did not build it within {BUILD_S} s"
+        if done.returncode:
+            return None, f"Go could not build it: {done.stderr.strip()[-200:]}"
+        staging.replace(program)
+    return program, ""

@@ -1,0 +1,116 @@
+// Stock Go clients of somebody else's broker, which obey lines as those of Java do (../oracle/README.md, `clients`): of
+// what is there, `consume` and `stop`.
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"sync"
+
+	rocketmq "github.com/apache/rocketmq-client-go/v2"
+	"github.com/apache/rocketmq-client-go/v2/consumer"
+	"github.com/apache/rocketmq-client-go/v2/primitive"
+	"github.com/apache/rocketmq-client-go/v2/rlog"
+)
+
+type operation struct {
+	Op, As, Names, Group, Tags string
+	Topics                     []string
+}
+
+var (
+	turn   sync.Mutex
+	pushed = map[string]rocketmq.PushConsumer{}
+	made   int
+)
+
+func say(row map[string]any) {
+	line, err := json.Marshal(row)
+	if err != nil {
+		panic(err)
+	}
+	turn.Lock()
+	defer turn.Unlock()
+	os.Stdout.Write(append(line, '\n'))
+}
+
+func consume(op operation) error {
+	made++
+	c, err := rocketmq.NewPushConsumer(
+		consumer.WithNameServer(primitive.NamesrvAddr{op.Names}),
+		consumer.WithGroupName(op.Group),
+		consumer.WithInstance(fmt.Sprintf("%d-%d", os.Getpid(), made)),
+		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset))
+	if err != nil {
+		return err
+	}
+	if op.Tags == "" {
+		op.Tags = "*"
+	}
+	for _, topic := range op.Topics {
+		err = c.Subscribe(topic, consumer.MessageSelector{Type: consumer.TAG, Expression: op.Tags},
+			func(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
+				for _, message := range messages {
+					row := facts(message)
+					row["as"] = op.As
+					say(row)
+				}
+				return consumer.ConsumeSuccess, nil
+			})
+		if err != nil {
+			return err
+		}
+	}
+	pushed[op.As] = c
+	return c.Start()
+}
+
+func facts(m *primitive.MessageExt) map[string]any {
+	hash := sha1.Sum(m.Body)
+	row := map[string]any{
+		"topic": m.Topic, "queue": m.Queue.QueueId, "offset": m.QueueOffset, "position": m.CommitLogOffset, "id": m.MsgId,
+		"tags": nil, "keys": nil, "sha1": hex.EncodeToString(hash[:]), "bytes": len(m.Body), "times": m.ReconsumeTimes}
+	for name, property := range map[string]string{"tags": primitive.PropertyTags, "keys": primitive.PropertyKeys} {
+		if value := m.GetProperty(property); value != "" {
+			row[name] = value
+		}
+	}
+	return row
+}
+
+func execute(line []byte) error {
+	var op operation
+	if err := json.Unmarshal(line, &op); err != nil {
+		return err
+	}
+	switch op.Op {
+	case "consume":
+		return consume(op)
+	case "stop":
+		stopped := pushed[op.As]
+		delete(pushed, op.As)
+		return stopped.Shutdown()
+	}
+	return fmt.Errorf("unknown operation %q", op.Op)
+}
+
+func main() {
+	rlog.SetLogLevel("fatal")
+	lines := bufio.NewScanner(os.Stdin)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		if err := execute(lines.Bytes()); err != nil {
+			say(map[string]any{"error": err.Error()})
+		} else {
+			say(map[string]any{"status": "OK"})
+		}
+	}
+	for _, c := range pushed {
+		c.Shutdown() // which commits the groups' offsets
+	}
+}
