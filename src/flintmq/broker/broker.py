@@ -206,11 +206,11 @@ class _RunningBroker:
 
     def __init__(self, view: StoreView, options: _Options) -> None:
         self._places = options.places
-        self._workers = Workers(WORKERS, "flintmq-broker")
-        self.served = served = ServedView(view, self._workers)
+        self._workers, self._clients = Workers(WORKERS, "flintmq-broker"), Clients()
+        self.served = served = ServedView(view, self._workers, self._clients.names)
         self._requests = Requests(VERSION)
         self._listener = BrokerListener(self._requests.take, self._left)
-        self._clients, self._offsets = Clients(), KeptOffsets(lambda: served.broker, options.offsets)
+        self._offsets = KeptOffsets(lambda: served.broker, options.offsets)
         self._routes = Routes(served, options.name, options.cluster, options.advertise)
         self._pulls = Pulls(served, self._clients, self._offsets)
         for room in (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, KeysView, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -63,9 +63,9 @@ class Clients:
         """Know a group from now on: it pulls, without heartbeats."""
         self._groups.setdefault(group, {})
 
-    def knows(self, group: str) -> bool:
-        """Return whether this group was heard of, also if nobody is left in it."""
-        return group in self._groups
+    def names(self) -> KeysView[str]:
+        """Return the names of all groups that came here, also if nobody is left in one."""
+        return self._groups.keys()
 
     def groups(self) -> Iterator[tuple[str, Mapping[str, ConsumerClient]]]:
         yield from self._groups.items()

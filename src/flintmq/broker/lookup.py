@@ -141,9 +141,9 @@ class Lookup:
     def commit(self, request: Request) -> Answer:
         group, (topic, queue_id) = request.text("consumerGroup"), self._queue(request)
         offset = request.number("commitOffset", bounds=COUNT)
-        if not (self._clients.knows(group) or group in self._served.broker.groups or self._offsets.knows(group)):
+        if not (group in self._clients.names() or group in self._served.broker.groups or self._offsets.knows(group)):
             raise Refused(GROUP_NOT_EXIST, f"Group {group} not exist!")
-        if topic not in self._served.topics:
+        if self._served.topic(topic) is None:
             raise Refused(TOPIC_NOT_EXIST, f"Topic {topic} not exist!")
         self._offsets.commit(group, topic, queue_id, offset)
         return request.answer()

@@ -103,7 +103,7 @@ class Pulls:
         Raises Refused: a topic, a queue or a subscription that it cannot be of.
         """
         topic, queue_id = request.text("topic"), request.number("queueId", bounds=INT32)
-        facts = self._served.topics.get(topic)
+        facts = self._served.topic(topic)
         if facts is None:
             raise Refused(TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!")
         if not facts.is_readable:

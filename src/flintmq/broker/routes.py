@@ -37,7 +37,7 @@ class Routes:
 
     def route(self, request: Request) -> Answer:
         topic = request.text("topic")
-        facts = self._served.topics.get(topic)
+        facts = self._served.topic(topic)
         if facts is None:
             raise Refused(TOPIC_NOT_EXIST, f"No topic route info in name server for the topic: {topic}")
         queues = {
@@ -59,7 +59,7 @@ class Routes:
         return request.answer(body=_body(tables))
 
     def topics(self, request: Request) -> Answer:
-        return request.answer(body=_body({"topicList": sorted(self._served.topics)}))
+        return request.answer(body=_body({"topicList": sorted(self._served.topic_names())}))
 
     def _broker(self, request: Request) -> dict[str, Any]:
         return {

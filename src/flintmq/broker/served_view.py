@@ -10,7 +10,7 @@ import copy
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Collection, Mapping, Set
 from concurrent.futures import Executor
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
@@ -28,6 +28,7 @@ LOOK_S: Final = 1.0  # from one refresh to the next
 LOOK_SHARE: Final = 9  # a refresh takes at most a tenth of the time
 LONGEST_PAUSE_S: Final = 30.0
 READABLE, WRITABLE = 4, 2
+RETRY: Final = "%RETRY%"  # begin of the name of a group's topic
 
 
 class TopicFacts(NamedTuple):
@@ -54,10 +55,13 @@ class ServedView:
         bounds: (topic, queue id) -> first queue offset, and the one after the last.
         broker: config/ of the store.
         looks: how many refreshes there were; who reads and then waits compares it.
+
+    Args:
+        groups: returns the names of the groups whose consumers came here.
     """
 
-    def __init__(self, view: StoreView, executor: Executor) -> None:
-        self.view, self._executor = view, executor
+    def __init__(self, view: StoreView, executor: Executor, groups: Callable[[], Collection[str]]) -> None:
+        self.view, self._executor, self._groups = view, executor, groups
         self.topics: Mapping[str, TopicFacts] = {}
         self.bounds: Mapping[tuple[str, int], tuple[int, int]] = {}
         self.broker = BrokerConfig()
@@ -66,6 +70,20 @@ class ServedView:
         is_here = effects_for(view.root, view.config.s3) is REAL  # not on object storage
         self._folders = [one.path for one in directories.log_directories(view.root, view.config)] if is_here else []
         self._places = self._places_now()
+
+    def topic(self, name: str) -> TopicFacts | None:
+        """Return facts of a topic; None: there is no such topic.
+
+        Each group that came here has a topic of its retries, an empty one if the store has none: mqadmin asks for its
+        route before all that it asks about a group.
+        """
+        found = self.topics.get(name)
+        if found is None and name.startswith(RETRY) and name.removeprefix(RETRY) in self._groups():
+            return TopicFacts(1, 1, READABLE)
+        return found
+
+    def topic_names(self) -> set[str]:
+        return {*self.topics, *(RETRY + group for group in self._groups())}
 
     async def run(self, function: Callable[..., T], *args: object, **given: object) -> T:
         """Call a function in the executor.

@@ -22,12 +22,15 @@ from flintmq.remoting.names import (
     GET_CONSUME_STATS,
     GET_DELAYS,
     GET_GROUPS,
+    GET_GROUPS_OF,
     GET_MODES,
     GET_OFFSETS,
     GET_RUNTIME,
+    GET_TOPIC,
     GET_TOPIC_STATS,
     GET_TOPICS,
     SYSTEM_ERROR,
+    TOPIC_NOT_EXIST,
 )
 from flintmq.storage.files.store_url import effects_for
 from flintmq.store.layout import config_reader, directories
@@ -62,6 +65,8 @@ class Tables:
             GET_OFFSETS: self.offsets,
             GET_CONFIG: self.config,
             GET_RUNTIME: self.runtime,
+            GET_TOPIC: self.topic,
+            GET_GROUPS_OF: self.groups_of,
             GET_TOPIC_STATS: self.topic_stats,
             GET_CONSUME_STATS: self.consume_stats,
         }
@@ -121,6 +126,39 @@ class Tables:
         }
         return request.answer(body=_body({"table": table}))
 
+    async def topic(self, request: Request) -> Answer:
+        """Answer with the settings of one topic: mqadmin of 5.5.0 asks for them before a topic's or a group's figures."""
+        name = request.text("topic")
+        facts = self._served.topic(name)
+        if facts is None:
+            raise Refused(TOPIC_NOT_EXIST, f"No topic in this broker. topic: {name}")
+        table = await self._served.run(ConfigReader(self._folder, self._effects).load, config_reader.TOPICS)
+        kept = table.get("topicConfigTable")
+        entry = kept.get(name) if isinstance(kept, dict) else None
+        settings: dict[str | int, Any] = {
+            "topicName": name,
+            "topicFilterType": "SINGLE_TAG",
+            "topicSysFlag": 0,
+            "order": False,
+            "attributes": {},
+            **(entry if isinstance(entry, dict) else {}),
+            "readQueueNums": facts.read_queues,
+            "writeQueueNums": facts.write_queues,
+            "perm": facts.perm,
+        }
+        return request.answer(body=config_json.write(settings, "5.4.0", compact=True))
+
+    def groups_of(self, request: Request) -> Answer:
+        """Answer with the groups that have consumed a topic, or subscribe to it now."""
+        topic = request.text("topic")
+        committed = {group for of, group in self._offsets.all() if of == topic}
+        here = {
+            name
+            for name, members in self._clients.groups()
+            if any(topic in member.subscriptions for member in members.values())
+        }
+        return request.answer(body=_body({"groupList": sorted(committed | here)}))
+
     async def topic_stats(self, request: Request) -> Answer:
         """Answer `mqadmin topicStatus`: the bounds of each queue, and when its last message came."""
         topic = request.text("topic")
@@ -148,7 +186,7 @@ class Tables:
         return committed | {topic for member in members.values() for topic in member.subscriptions}
 
     def _queues(self, topic: str) -> Iterator[tuple[int, tuple[int, int]]]:
-        facts = self._served.topics.get(topic)
+        facts = self._served.topic(topic)
         for queue_id in range(facts.read_queues if facts is not None else 0):
             yield queue_id, self._served.bounds.get((topic, queue_id), (0, 0))
 
