@@ -53,13 +53,18 @@ class Lookup:
     # -- messages ---------------------------------------------------------------------------------------------------
 
     async def query(self, request: Request) -> Answer:
-        """Answer with the newest messages that have a key, as many as a frame may hold."""
+        """Answer with the newest messages that have a key, as many as a frame may hold.
+
+        By an id clients ask for the last three days only; a backup is older, and nothing else has that id.
+        """
         topic, key = request.text("topic"), request.text("key")
         if request.text("indexType", "") == "T":
             key = f"T#{key}"
         begin, end = (
             request.number(name, usual) for name, usual in (("beginTimestamp", 0), ("endTimestamp", COUNT[1]))
         )
+        if request.flag("_UNIQUE_KEY_QUERY", False):
+            begin, end = 0, COUNT[1]
         most = min(request.number("maxNum", FOUND_MAX, (0, INT32[1])), FOUND_MAX)
         found: list[StoredMessage] = list(await self._served.run(self._served.view.query, topic, key, begin, end, most))
         kept: list[StoredMessage] = []
