@@ -53,6 +53,11 @@ class KeptOffsets:
             raise
         self.changes = self._saved = 0
 
+    @property
+    def has_own(self) -> bool:
+        """Whether there are other offsets than the store's."""
+        return bool(self._kept)
+
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return the next offset that a group wants of a queue; None: it never committed one."""
         found = self._kept.get((topic, group), {}).get(queue_id)
@@ -137,12 +142,17 @@ class _FileLock:
             os.close(fd)
 
 
-def encode(offsets: dict[tuple[str, str], dict[int, int]], version: JsonObject | None = None) -> bytes:
+def encode(offsets: dict[tuple[str, str], dict[int, int]]) -> bytes:
     """Return offsets as RocketMQ's consumerOffset.json has them."""
+    return config_json.write(with_table({}, offsets))
+
+
+def with_table(content: JsonObject, offsets: dict[tuple[str, str], dict[int, int]]) -> JsonObject:
+    """Return the content of a consumerOffset.json with these offsets in the place of its own."""
     table: JsonObject = {
         f"{topic}@{group}": dict(sorted(queues.items())) for (topic, group), queues in sorted(offsets.items())
     }
-    return config_json.write({_TABLE: table} if version is None else {"dataVersion": version, _TABLE: table})
+    return {**content, _TABLE: table}
 
 
 def _read(file: str) -> dict[tuple[str, str], dict[int, int]]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flintmq.broker.clients import Clients
-from flintmq.broker.offsets import KeptOffsets, encode
+from flintmq.broker.offsets import KeptOffsets, with_table
 from flintmq.broker.requests import Answer, Handler, Refused, Request
 from flintmq.broker.routes import Routes
 from flintmq.broker.served_view import ServedView
@@ -23,6 +23,7 @@ from flintmq.remoting.names import (
     GET_DELAYS,
     GET_GROUPS,
     GET_GROUPS_OF,
+    GET_HA_ADDRESS,
     GET_MODES,
     GET_OFFSETS,
     GET_RUNTIME,
@@ -67,6 +68,7 @@ class Tables:
             GET_RUNTIME: self.runtime,
             GET_TOPIC: self.topic,
             GET_GROUPS_OF: self.groups_of,
+            GET_HA_ADDRESS: self.ha_address,
             GET_TOPIC_STATS: self.topic_stats,
             GET_CONSUME_STATS: self.consume_stats,
         }
@@ -81,9 +83,15 @@ class Tables:
         told: config_json.JsonObject = {} if request.frame.code == GET_MODES else {"dataVersion": self._version(0)}
         return request.answer(body=config_json.write({**told, table: {}, **found}, "5.4.0", compact=True))
 
-    def offsets(self, request: Request) -> Answer:
-        """Answer with the offsets of all groups; a slave of RocketMQ reads the version, too."""
-        return request.answer(body=encode(self._offsets.all(), self._version(self._offsets.changes)))
+    async def offsets(self, request: Request) -> Answer:
+        """Answer with the file of offsets, with what groups committed here."""
+        reader = ConfigReader(self._folder, self._effects)
+        found = await self._served.run(
+            lambda: reader.load(config_reader.LMQ_OFFSETS) or reader.load(config_reader.OFFSETS)
+        )
+        version = self._version(self._offsets.changes)  # a slave of RocketMQ reads it, and wants another if it changed
+        content = {"dataVersion": version, **found} if not self._offsets.has_own else {**found, "dataVersion": version}
+        return request.answer(body=config_json.write(with_table(content, self._offsets.all()), "5.4.0", compact=True))
 
     def _version(self, counter: int) -> config_json.JsonObject:
         return {"counter": counter, "stateVersion": 0, "timestamp": self._began_ms}
@@ -127,7 +135,7 @@ class Tables:
         return request.answer(body=_body({"table": table}))
 
     async def topic(self, request: Request) -> Answer:
-        """Answer with the settings of one topic: mqadmin of 5.5.0 asks for them before a topic's or a group's figures."""
+        """Answer with settings of one topic: mqadmin of 5.5.0 asks before it asks for figures."""
         name = request.text("topic")
         facts = self._served.topic(name)
         if facts is None:
@@ -158,6 +166,13 @@ class Tables:
             if any(topic in member.subscriptions for member in members.values())
         }
         return request.answer(body=_body({"groupList": sorted(committed | here)}))
+
+    def ha_address(self, request: Request) -> Answer:
+        raise Refused(
+            SYSTEM_ERROR,
+            f"{self._routes.name} gives its log to nobody; run `flintmq serve-ha` on the store, and `flintmq follow` "
+            f"that, with --config-from {self._routes.address(request)}",
+        )
 
     async def topic_stats(self, request: Request) -> Answer:
         """Answer `mqadmin topicStatus`: the bounds of each queue, and when its last message came."""
