@@ -10,9 +10,12 @@ import pytest
 
 from flintmq.store.commitlog.predicate import Predicate
 from tests.support.makers import hurt_body
-from tests.support.spark_reading import SPARK, by_python, offsets
+from tests.support.spark_reading import BY_THE_JVM, SPARK, by_python, offsets
 
 pytestmark = pytest.mark.spark
+kept_plan = pytest.mark.skipif(
+    SPARK < (4, 1) and not BY_THE_JVM, reason="Spark 4.0 plans each action of a source in Python anew"
+)
 
 FIRST, END = -62135596800000, 253402300800000  # the years 1 to 9999 in ms
 
@@ -137,6 +140,7 @@ def test_decompress(spark, golden):
     assert sorted(changed) == sorted(compressed)
 
 
+@kept_plan
 def test_two_actions_see_the_same(spark, golden, tmp_path):
     """What is written after planning is not read, though the file has it by then."""
     store = golden("basic")
@@ -164,6 +168,7 @@ def test_damage_fails_the_job_or_is_passed_over(spark, golden, tmp_path):
     assert [row.physical_offset for row in rows] == matching(store, lambda r: r["physical_offset"] != offset)
 
 
+@kept_plan
 def test_a_file_deleted_meanwhile(spark, golden, tmp_path):
     """Between planning and reading: lost messages are an error, unless the user says otherwise."""
     store = golden("basic")

@@ -123,9 +123,8 @@ class Pulls:
     def _tags(self, request: Request, topic: str) -> str | None:
         """Return the tags that are wanted; None: all.
 
-        They are the request's, or else those of the group's heartbeats. A client tells a new version of its
-        subscription by a heartbeat that it leaves out if another one is just under way, and the next comes 30 s later.
-        Until then it gets all tags: it drops by itself what it does not want, and RocketMQ's broker lets it wait.
+        They are the request's, or else those of the group's heartbeats. A client that subscribes to something else says
+        so by a heartbeat. If that one is lost, it waits for the next, up to 30 s, as at RocketMQ's broker.
         """
         group, version = request.text("consumerGroup"), request.number("subVersion", 0)
         expression, kind = request.text("subscription", "*"), request.text("expressionType", TAG) or TAG
@@ -133,12 +132,9 @@ class Pulls:
             known = self._clients.subscription(group, topic)
             if known is None:
                 raise Refused(SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist")
-            if known.version >= version:
-                expression, kind = known.expression, known.kind
-            elif kind != TAG:
+            if known.version < version:
                 raise Refused(SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
-            else:
-                expression = "*"
+            expression, kind = known.expression, known.kind
         if kind != TAG:
             raise Refused(SYSTEM_ERROR, f"The broker does not support consumer to filter message by {kind}")
         return None if expression.strip() in ("", "*") else expression
