@@ -21,7 +21,7 @@ from flintmq.broker.requests import Requests
 from flintmq.broker.routes import EVERY_ADDRESS, Routes
 from flintmq.broker.served_view import ServedView
 from flintmq.broker.tables import Tables
-from flintmq.broker.workers import Workers
+from flintmq.broker.workers import ReadingThreads
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
 from flintmq.remoting import names
@@ -206,7 +206,7 @@ class _RunningBroker:
 
     def __init__(self, view: StoreView, options: _Options) -> None:
         self._places = options.places
-        self._workers, self._clients = Workers(WORKERS, "flintmq-broker"), Clients()
+        self._workers, self._clients = ReadingThreads(WORKERS, "flintmq-broker"), Clients()
         self.served = served = ServedView(view, self._workers, self._clients.names)
         self._requests = Requests(VERSION)
         self._listener = BrokerListener(self._requests.take, self._left)

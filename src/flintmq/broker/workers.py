@@ -18,7 +18,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Workers(Executor):
+class ReadingThreads(Executor):
     """Runs functions in a few threads. Thread: any."""
 
     def __init__(self, count: int, name: str) -> None:
