@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
 from typing import Final
 
 from flintmq.broker.clients import Clients
@@ -29,6 +31,7 @@ FOUND_MAX: Final = 64  # messages of one answer by key
 BYTES_MAX: Final = 8 << 20  # of these messages: a frame has at most 16 MiB
 YOUNG_FILES: Final = 2  # of the log's end: what is there counts as in memory
 NEVER: Final = -1  # the store time of no message
+COMMIT_ANSWER_S: Final = 0.05
 COUNT: Final = (0, INT64[1])
 
 
@@ -143,7 +146,7 @@ class Lookup:
             raise Refused(QUERY_NOT_FOUND, "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first")
         return request.answer(fields={"offset": str(found)})
 
-    def commit(self, request: Request) -> Answer:
+    def commit(self, request: Request) -> Coroutine[None, None, Answer]:
         group, (topic, queue_id) = request.text("consumerGroup"), self._queue(request)
         offset = request.number("commitOffset", bounds=COUNT)
         if not (group in self._clients.names() or group in self._served.broker.groups or self._offsets.knows(group)):
@@ -151,6 +154,15 @@ class Lookup:
         if self._served.topic(topic) is None:
             raise Refused(TOPIC_NOT_EXIST, f"Topic {topic} not exist!")
         self._offsets.commit(group, topic, queue_id, offset)
+        return self._committed(request)
+
+    async def _committed(self, request: Request) -> Answer:
+        """Answer a commit a little later.
+
+        Go's client commits, waits for no answer, and closes its connection. An answer that it has not read by then
+        makes a reset of that close, upon which the commits that are under way are lost.
+        """
+        await asyncio.sleep(COMMIT_ANSWER_S)
         return request.answer()
 
     async def _is_young(self, topic: str, queue_id: int) -> bool:
