@@ -19,6 +19,7 @@ from tests.compat.stores import Golden
 from tests.interop.served import Served, files, served, stored
 from tests.interop.stock_clients import KINDS, Client, Refused, clients
 from tests.support.engine import put_messages
+from tests.support.object_server import Server
 
 pytestmark = pytest.mark.slow
 
@@ -156,6 +157,19 @@ def test_pulls_tell_pages_and_bounds(java: Client, broker: Served) -> None:
 def test_a_send_is_refused_in_words(java: Client, broker: Served) -> None:
     with pytest.raises(Refused, match="serves .* read-only: nothing can be sent or changed here"):
         java.ask("send", broker.address, topic=TOPIC, body="x")
+
+
+def test_from_object_storage(client: Client, ours: tuple[Path, int], objects: Server, tmp_path: Path) -> None:
+    """The store lies on a server that speaks S3, of which objects are only read."""
+    url = objects.put(ours[0], f"served-{client.kind}")
+    words = [word for key, value in objects.keys.items() for word in ("--set", f"{key}={value}")]
+    wanted = facts_of(ours[0])
+    objects.requests()
+    with served(url, tmp_path, *words) as broker:
+        assert consumed(client, broker.address, "Fresh", [TOPIC], 2 * HALF) == wanted
+        second = Counter(one for one in wanted if one[2] >= HALF // QUEUES)
+        assert consumed(client, broker.address, EARLY, [TOPIC], HALF) == second
+    assert {request.split()[0] for request in objects.requests()} <= {"GET", "HEAD"}
 
 
 @pytest.mark.turn(6)
