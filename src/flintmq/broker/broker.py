@@ -27,6 +27,7 @@ from flintmq.errors import UsageError
 from flintmq.remoting import names
 from flintmq.remoting.client import split_address
 from flintmq.remoting.frames import VERSION
+from flintmq.store import arguments
 from flintmq.store.view import StoreView, open_store
 
 log = logging.getLogger("flintmq.broker")
@@ -96,6 +97,9 @@ class Broker:
         offsets: a file that keeps offsets of groups; None: they are forgotten at the end.
         config: as for `open_store`.
 
+    Raises:
+        TypeError: `read_only` is neither True nor False.
+
     Raises (in `start`):
         UsageError: an address that cannot be listened at; a file of offsets that is none, or inside the store.
         FlintError: as `open_store`; the end of the log is damaged (CorruptStoreError).
@@ -116,6 +120,7 @@ class Broker:
         offsets: str | os.PathLike[str] | None = None,
         config: StoreConfig | str | os.PathLike[str] | None = None,
     ) -> None:
+        arguments.flags(read_only=read_only)
         if not read_only:
             raise UsageError("a broker takes no messages yet; say read_only=True (--read-only)")
         places = [_place(place) for place in (listen, grpc) if place is not None]

@@ -55,7 +55,7 @@ class KeptOffsets:
 
     @property
     def has_own(self) -> bool:
-        """Whether there are other offsets than the store's."""
+        """Return whether there are other offsets than the store's."""
         return bool(self._kept)
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
