@@ -23,6 +23,7 @@ Serve = Callable[..., Broker]
 Connected = Callable[[Broker], Line]
 TOPICS, CONFIG, RUNTIME, OFFSETS, DELAYS, GROUPS, MODES = 21, 26, 28, 43, 45, 201, 402
 STATS, PROGRESS, COMMIT, HEARTBEAT = 202, 208, 15, 34
+TOPIC, GROUPS_OF = 351, 300
 FILE_SIZE = 1 << 20
 
 
@@ -185,3 +186,28 @@ def test_a_table_that_fits_no_frame(served: Serve, shop: Written, line: Connecte
     answer = talk.ask(CONFIG)
     assert answer.code == 1 and "more than the 2000 of a frame" in str(answer.remark)
     assert talk.ask(DELAYS).code == 0
+
+
+# -- what mqadmin of 5.5.0 asks before its figures ---------------------------------------------------------------------
+
+
+def test_settings_of_one_topic(served: Serve, golden: Callable[[str], Golden], line: Connected):
+    """Those of topics.json; of a topic that has queues alone what there is."""
+    talk = line(served(golden("config550").path))
+    entry = strict(talk.ask(TOPICS).body)["topicConfigTable"]["Trade"]
+    assert strict(talk.ask(TOPIC, {"topic": "Trade"}).body) == entry
+    assert talk.ask(TOPIC, {"topic": "Nope"}).code == 17
+    bare = strict(line(served(golden("basic").path)).ask(TOPIC, {"topic": "Orders"}).body)
+    assert (bare["topicName"], bare["readQueueNums"], bare["perm"], bare["order"]) == ("Orders", 4, 4, False)
+
+
+def test_groups_of_a_topic_and_their_topics_of_retries(served: Serve, golden: Callable[[str], Golden], line: Connected):
+    """Groups by their offsets, and those that subscribe now; each has a route for its retries."""
+    talk = line(served(golden("config550").path))
+    assert strict(talk.ask(GROUPS_OF, {"topic": "Trade"}).body) == {"groupList": ["TagGroup", "TradeGroup"]}
+    assert talk.ask(105, {"topic": "%RETRY%New"}).code == 17
+    talk.ask(HEARTBEAT, body=heartbeat("a", "New", topics={"Trade": "*"}))
+    assert strict(talk.ask(GROUPS_OF, {"topic": "Trade"}).body) == {"groupList": ["New", "TagGroup", "TradeGroup"]}
+    [queues] = strict(talk.ask(105, {"topic": "%RETRY%New"}).body)["queueDatas"]
+    assert (queues["readQueueNums"], queues["perm"]) == (1, 4)
+    assert "%RETRY%New" in strict(talk.ask(206).body)["topicList"]

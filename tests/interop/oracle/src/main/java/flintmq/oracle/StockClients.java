@@ -29,7 +29,7 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
  * are no answers: a message that a push consumer of that name got.
  */
 @SuppressWarnings("deprecation") // the pull consumer is, and is what many programs use
-final class Clients {
+final class StockClients {
 
     private final Map<String, DefaultMQPushConsumer> pushed = new HashMap<>();
     private final Map<String, DefaultMQPullConsumer> pulling = new HashMap<>();
