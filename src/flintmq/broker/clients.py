@@ -68,7 +68,7 @@ class Clients:
         return self._groups.keys()
 
     def groups(self) -> Iterator[tuple[str, Mapping[str, ConsumerClient]]]:
-        yield from self._groups.items()
+        yield from self._groups.copy().items()  # at one moment: figures are asked for by other threads
 
     def subscription(self, group: str, topic: str) -> Subscription | None:
         """Return the newest subscription of a group to a topic."""
