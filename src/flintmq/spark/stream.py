@@ -90,7 +90,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return dict(self.stream.next_end(start, limits=limits))
 
     def _go_on(self) -> None:
-        """Name topics that are not there, at the first batch of a query that goes on from a checkpoint.
+        """Name topics that are not there, once in a query that goes on from a checkpoint.
 
         `initialOffset` names them for a new one.
         """
