@@ -138,7 +138,7 @@ class Broker:
 
     @property
     def store(self) -> StoreView:
-        """Return the view that is served. It is closed with the broker."""
+        """Return the view that is served, as of the last look. It is closed with the broker."""
         return self._now.served.view
 
     def stats(self) -> BrokerStats:
@@ -192,8 +192,10 @@ class Broker:
     def __exit__(self, *_: object) -> None:
         thread, self._thread = self._thread, None
         if thread is not None:
-            thread.run(self.stop())
-            thread.stop()
+            try:
+                thread.run(self.stop())
+            finally:
+                thread.stop()
 
     # -- its parts ----------------------------------------------------------------------------------------------------
 
@@ -211,11 +213,11 @@ class _RunningBroker:
 
     def __init__(self, view: StoreView, options: _Options) -> None:
         self._places = options.places
+        self._offsets = KeptOffsets(lambda: served.broker, options.offsets)  # first: it may be refused
         self._workers, self._clients = ReadingThreads(WORKERS, "flintmq-broker"), Clients()
         self.served = served = ServedView(view, self._workers, self._clients.names)
         self._requests = Requests(VERSION)
         self._listener = BrokerListener(self._requests.take, self._left)
-        self._offsets = KeptOffsets(lambda: served.broker, options.offsets)
         self._routes = Routes(served, options.name, options.cluster, options.advertise)
         self._pulls = Pulls(served, self._clients, self._offsets)
         for room in (

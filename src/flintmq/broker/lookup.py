@@ -63,9 +63,7 @@ class Lookup:
         topic, key = request.text("topic"), request.text("key")
         if request.text("indexType", "") == "T":
             key = f"T#{key}"
-        begin, end = (
-            request.number(name, usual) for name, usual in (("beginTimestamp", 0), ("endTimestamp", COUNT[1]))
-        )
+        begin, end = request.number("beginTimestamp", 0), request.number("endTimestamp", COUNT[1])
         if request.flag("_UNIQUE_KEY_QUERY", False):
             begin, end = 0, COUNT[1]
         most = min(request.number("maxNum", FOUND_MAX, (0, INT32[1])), FOUND_MAX)

@@ -1,7 +1,7 @@
 """Pulls of consumers: a queue is read from an offset on.
 
-At the end of the queue the request is held until a message comes.
-A pull that is held is a coroutine that waits: for the queue to grow, for its time, for its client's end, or for ours.
+At the end of the queue the request is held. It is then a coroutine that waits: for the queue to grow, for its time, for
+its client's end, or for ours.
 """
 
 from __future__ import annotations
