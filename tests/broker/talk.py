@@ -5,7 +5,7 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -139,13 +139,3 @@ def records(body: bytes) -> Iterator[bytes]:
         assert 0 < size <= len(body) - at
         yield body[at : at + size]
         at += size
-
-
-def until(true: Callable[[], bool], seconds: float = LIMIT_S) -> bool:
-    """Whether something becomes true in time."""
-    limit = time.monotonic() + seconds
-    while not true():
-        if time.monotonic() > limit:
-            return False
-        time.sleep(0.005)
-    return True

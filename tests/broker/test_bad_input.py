@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from flintmq.broker import Broker
 from flintmq.broker.connection import ClientConnection
 from flintmq.remoting.frames import FRAME_MAX, RemotingFrame
-from tests.broker.talk import KEYS, Line, heartbeat, pull, request, until
+from tests.broker.talk import KEYS, Line, heartbeat, pull, request
 from tests.support.engine import message, open_small
+from tests.support.threads import within
 
 Serve = Callable[..., Broker]
 Connected = Callable[[Broker], Line]
@@ -73,7 +74,7 @@ def test_bytes_that_are_no_protocol(
         bad.send(data)
         assert bad.hung_up()
         assert good.ask(ROUTE, {"topic": "T"}).code == 0
-        assert until(lambda: broker.stats().connections == 1)
+        assert within(lambda: broker.stats().connections == 1)
     [told] = [one.getMessage() for one in caplog.records]
     assert "connection closed: " in told and told.startswith("127.0.0.1:") and "\n" not in told and len(told) < 300
     assert (broker.stats().broken, broker.stats().accepted, broker.stats().failed) == (1, 2, 0)
@@ -88,7 +89,7 @@ def test_ends_that_break_no_rule_are_not_counted(
             talk = line(broker)
             talk.send(data)
             talk.close()
-        assert until(lambda: broker.stats().accepted == 4 and broker.stats().connections == 0)
+        assert within(lambda: broker.stats().accepted == 4 and broker.stats().connections == 0)
     assert broker.stats().broken == 0 and caplog.records == []
 
 
@@ -224,7 +225,7 @@ def test_more_connections_than_may_be(served: Serve, resting: Path, line: Connec
     assert all(one.ask(ROUTE, {"topic": "T"}).code == 0 for one in first)
     assert line(broker).hung_up()
     first[0].close()
-    assert until(lambda: broker.stats().connections == 2)
+    assert within(lambda: broker.stats().connections == 2)
     assert line(broker).ask(ROUTE, {"topic": "T"}).code == 0
 
 
@@ -258,7 +259,7 @@ def test_a_peer_that_reads_nothing(
     with bad:
         for _ in range(400):  # 50 MiB of answers
             bad.start(PULL, pull())
-        assert until(lambda: broker.stats().connections == 2)
+        assert within(lambda: broker.stats().connections == 2)
         while broker.stats().connections > 1:
             assert good.ask(PULL, pull()).code == 0
             time.sleep(0.02)
@@ -277,12 +278,12 @@ def test_small_requests_with_large_answers(
         running._requests.add({4711: lambda asked: asked.answer(body=bytes(100_000))})
         numbers = range(1, 201)
         talk.send(b"".join(request(4711, opaque=n) for n in numbers))  # 20 MB of answers, in one block
-        assert until(lambda: broker.stats().connections == 1)
+        assert within(lambda: broker.stats().connections == 1)
         [connection] = running._listener._connections
         transport = connection._transport
         assert transport is not None
-        assert until(lambda: transport.get_write_buffer_size() > 1 << 20)
-        assert not until(lambda: transport.get_write_buffer_size() > 2 << 20, 0.3)
+        assert within(lambda: transport.get_write_buffer_size() > 1 << 20)
+        assert not within(lambda: transport.get_write_buffer_size() > 2 << 20, 0.3)
         assert line(broker).ask(ROUTE, {"topic": "T"}).code == 0
         for number in numbers:
             assert len(talk.answer(number).body) == 100_000

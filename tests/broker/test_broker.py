@@ -12,7 +12,8 @@ import pytest
 from flintmq.broker import Broker
 from flintmq.errors import FlintError, UsageError
 from flintmq.remoting.client import RemotingClient
-from tests.broker.talk import Line, heartbeat, pull, until
+from tests.broker.talk import Line, heartbeat, pull
+from tests.support.threads import within
 
 STOP_S = 3.0
 
@@ -82,7 +83,7 @@ def test_a_read_that_hangs_does_not_keep_it(resting: Path, monkeypatch: pytest.M
         monkeypatch.setattr(broker.store, "get_raw", hang)
         for _ in range(20):
             bad.start(11, pull())
-        assert until(lambda: threading.active_count() > 1) and bad.is_quiet(0.1)
+        assert within(lambda: threading.active_count() > 1) and bad.is_quiet(0.1)
         assert good.ask(105, {"topic": "T"}).code == 0
         begin = time.monotonic()
     took = time.monotonic() - begin

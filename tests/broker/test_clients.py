@@ -11,8 +11,9 @@ from flintmq.broker import Broker, clients
 from flintmq.broker.clients import Clients
 from flintmq.broker.requests import Request
 from flintmq.remoting.frames import RemotingFrame
-from tests.broker.talk import Line, heartbeat, until
+from tests.broker.talk import Line, heartbeat
 from tests.support.own_time import own_time
+from tests.support.threads import within
 
 Connected = Callable[[Broker], Line]
 HEARTBEAT, LEAVE, MEMBERS, CHANGED = 34, 35, 38, 40
@@ -96,7 +97,7 @@ def test_one_client_id_by_two_connections(broker: Broker, line: Connected):
         talk.ask(HEARTBEAT, body=heartbeat("a", "G"))
     assert broker.stats().groups == {"G": 2}
     old.close()
-    assert until(lambda: broker.stats().connections == 2)
+    assert within(lambda: broker.stats().connections == 2)
     assert members(other) == {"a", "b"}
     while new.frame(0.05):
         pass

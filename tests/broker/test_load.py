@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from flintmq.broker import Broker
-from tests.broker.talk import Line, heartbeat, pull, until
+from tests.broker.talk import Line, heartbeat, pull
+from tests.support.threads import within
 
 IDLE, PULLING, SECONDS = 200, 20, 2.0
 
@@ -65,11 +66,11 @@ def load(broker: Broker, seconds: float) -> int:
 def test_memory_and_descriptors_are_given_back(served: Callable[..., Broker], resting: Path):
     broker = served(resting)
     load(broker, 0.3)  # what the first of each kind takes for good
-    assert until(lambda: broker.stats().connections == 0)
+    assert within(lambda: broker.stats().connections == 0)
     gc.collect()
     before = descriptors(), resident_kib()
     pulls = load(broker, SECONDS)
-    assert until(lambda: broker.stats().connections == 0)
+    assert within(lambda: broker.stats().connections == 0)
     gc.collect()
     after = descriptors(), resident_kib()
     print(f"{pulls} pulls; descriptors {before[0]} -> {after[0]}; KiB {before[1]} -> {after[1]}")

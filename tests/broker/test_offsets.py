@@ -14,9 +14,10 @@ from flintmq.broker import Broker, offsets
 from flintmq.errors import StoreAccessError, UsageError
 from flintmq.store.view import open_store
 from flintmq.testing import write_store
-from tests.broker.talk import Line, heartbeat, pull, until
+from tests.broker.talk import Line, heartbeat, pull
 from tests.remoting.remoting_peer import strict
 from tests.support.engine import stored
+from tests.support.threads import within
 
 Serve = Callable[..., Broker]
 Connected = Callable[[Broker], Line]
@@ -92,7 +93,7 @@ def test_a_pull_may_commit(served: Serve, resting: Path, line: Connected):
     talk.ask(PULL, pull(commitOffset=9, sysFlag=5))
     assert kept(talk) == 9
     talk.start(PULL, pull(offset=30, commitOffset=30, sysFlag=7, suspendTimeoutMillis=8000))
-    assert until(lambda: broker.stats().held == 1)
+    assert within(lambda: broker.stats().held == 1)
     assert kept(talk) == 30, "also of a pull that is held"
     talk.ask(PULL, pull(commitOffset=-1, sysFlag=5))
     assert kept(talk) == 30
@@ -164,10 +165,10 @@ def test_the_file_is_written_while_it_serves(
     talk = line(served(resting, offsets=file))
     talk.ask(HEARTBEAT, body=heartbeat("a", "G"))
     commit(talk, 5)
-    assert until(file.exists) and strict(file.read_bytes())["offsetTable"] == {"T@G": {"0": 5}}
+    assert within(file.exists) and strict(file.read_bytes())["offsetTable"] == {"T@G": {"0": 5}}
     stamp = file.stat().st_mtime_ns, file.stat().st_ino
     commit(talk, 6)
-    assert until(lambda: (file.stat().st_mtime_ns, file.stat().st_ino) != stamp)
+    assert within(lambda: (file.stat().st_mtime_ns, file.stat().st_ino) != stamp)
     assert strict(file.read_bytes())["offsetTable"] == {"T@G": {"0": 6}}
 
 
@@ -303,11 +304,11 @@ def test_a_disk_that_is_full_for_a_while(
     talk.ask(HEARTBEAT, body=heartbeat("a", "G"))
     with caplog.at_level(logging.ERROR, "flintmq.broker"):
         commit(talk, 7)
-        assert until(lambda: len(tries) >= 3)
+        assert within(lambda: len(tries) >= 3)
     assert {one.getMessage() for one in caplog.records} == {"offsets are not saved: [Errno 28] No space left on device"}
     assert kept(talk) == 7 and not file.exists()
     full[0] = False
-    assert until(file.exists) and strict(file.read_bytes())["offsetTable"] == {"T@G": {"0": 7}}
+    assert within(file.exists) and strict(file.read_bytes())["offsetTable"] == {"T@G": {"0": 7}}
 
 
 def test_all_offsets_are_the_stores_with_ours_over_them(served: Serve, shop: Path, line: Connected):
@@ -328,4 +329,4 @@ def test_the_stores_offsets_are_read_again(served: Serve, shop: Path, line: Conn
     before = kept(talk, "billing", "Orders", 0)
     config = shop / "config" / "consumerOffset.json"
     config.write_text(json.dumps({"offsetTable": {"Orders@billing": {"0": 1}}}), encoding="utf-8")
-    assert before != 1 and until(lambda: kept(talk, "billing", "Orders", 0) == 1)
+    assert before != 1 and within(lambda: kept(talk, "billing", "Orders", 0) == 1)

@@ -14,8 +14,9 @@ from flintmq.broker import Broker
 from flintmq.format.text import java_hash
 from flintmq.message import Message
 from flintmq.remoting.frames import RemotingFrame
-from tests.broker.talk import KEYS, Line, heartbeat, pull, records, until
+from tests.broker.talk import KEYS, Line, heartbeat, pull, records
 from tests.support.engine import log_bytes, log_files, message, open_small, put_dispatched, stored, units
+from tests.support.threads import within
 
 Serve = Callable[..., Broker]
 Connected = Callable[[Broker], Line]
@@ -228,7 +229,7 @@ def test_a_held_pull_gets_the_next_message(served: Serve, store: Path, line: Con
     talk, busy = line(broker), line(broker)
     with open_small(store, **KEYS) as made:
         number = talk.start(PULL, pull(offset=30, **HOLD))
-        assert until(lambda: broker.stats().held == 1)
+        assert within(lambda: broker.stats().held == 1)
         put_dispatched(made, 1, topic="Other")  # another queue does not wake it
         assert talk.is_quiet(0.2) and busy.ask(PULL, pull(offset=5)).code == FOUND
         put_dispatched(made, 2, 30)
@@ -260,7 +261,7 @@ def test_a_message_of_another_process_wakes_it(served: Serve, store: Path, line:
             assert child.stdout.readline() == "open\n"
             talk = line(broker)
             number = talk.start(PULL, pull(offset=30, **HOLD))
-            assert until(lambda: broker.stats().held == 1)
+            assert within(lambda: broker.stats().held == 1)
             child.stdin.write("go\n")
             child.stdin.flush()
             answer = talk.answer(number)
@@ -274,7 +275,7 @@ def test_a_held_pull_with_tags_goes_on_behind_others(served: Serve, store: Path,
     broker = served(store)
     talk = line(broker)
     number = talk.start(PULL, pull(offset=30, subscription="t2", **HOLD))
-    assert until(lambda: broker.stats().held == 1)
+    assert within(lambda: broker.stats().held == 1)
     with open_small(store, **KEYS) as made:
         put_dispatched(made, 2, 30)  # t0 and t1
         answer = talk.answer(number)
@@ -299,7 +300,7 @@ def test_a_queue_without_messages_may_be_waited_for(served: Serve, store: Path, 
     broker = served(store)
     talk = line(broker)
     number = talk.start(PULL, pull(queue_id=1, **HOLD))
-    assert until(lambda: broker.stats().held == 1)
+    assert within(lambda: broker.stats().held == 1)
     with open_small(store, **KEYS) as made:
         put_dispatched(made, 1, queue_id=1)
         assert numbers(talk.answer(number)) == [0]
@@ -310,9 +311,9 @@ def test_a_held_pull_goes_with_its_connection(served: Serve, store: Path, line: 
     talks = [line(broker) for _ in range(3)]
     for talk in talks:
         talk.start(PULL, pull(offset=30, **HOLD))
-    assert until(lambda: broker.stats().held == 3)
+    assert within(lambda: broker.stats().held == 3)
     talks[0].close()
-    assert until(lambda: broker.stats().held == 2)
+    assert within(lambda: broker.stats().held == 2)
     with open_small(store, **KEYS) as made:
         put_dispatched(made, 1, 30)
         assert [talk.answer(1).code for talk in talks[1:]] == [FOUND, FOUND]
@@ -324,7 +325,7 @@ def test_more_than_may_be_held(served: Serve, store: Path, line: Connected, monk
     broker = served(store)
     talk = line(broker)
     held = [talk.start(PULL, pull(offset=30, **HOLD)) for _ in range(2)]
-    assert until(lambda: broker.stats().held == 2)
+    assert within(lambda: broker.stats().held == 2)
     assert talk.ask(PULL, pull(offset=30, **HOLD)).code == NOT_FOUND
     assert held == [1, 2] and broker.stats().held == 2
 
@@ -335,7 +336,7 @@ def test_many_held_pulls_of_one_connection(served: Serve, store: Path, line: Con
     talk = line(broker)
     waiting = {talk.start(PULL, pull(offset=30, **HOLD)) for _ in range(50)}
     at_once = talk.ask(PULL, pull(offset=29))
-    assert at_once.code == FOUND and until(lambda: broker.stats().held == 50)
+    assert at_once.code == FOUND and within(lambda: broker.stats().held == 50)
     with open_small(store, **KEYS) as made:
         put_dispatched(made, 1, 30)
         answered = [talk.frame() for _ in waiting]

@@ -10,8 +10,9 @@ import pytest
 from flintmq.broker import Broker
 from flintmq.errors import StoreAccessError
 from flintmq.message import Message
-from tests.broker.talk import KEYS, Line, heartbeat, pull, records, until
+from tests.broker.talk import KEYS, Line, heartbeat, pull, records
 from tests.support.engine import log_files, open_small, put_all, put_dispatched, stored
+from tests.support.threads import within
 
 Serve = Callable[..., Broker]
 Connected = Callable[[Broker], Line]
@@ -40,13 +41,13 @@ def test_a_store_that_is_gone_for_a_while(
             answer = talk.ask(PULL, pull(offset=12))
             assert answer.code == SYSTEM_ERROR or len(list(records(answer.body))) == 18, answer
             assert offset_of(talk) == 12 and talk.ask(ROUTE, {"topic": "T"}).code == 0
-        assert until(lambda: bool(caplog.records))
+        assert within(lambda: bool(caplog.records))
     away.rename(store)
-    assert until(lambda: talk.ask(PULL, pull(offset=12)).code == FOUND)
+    assert within(lambda: talk.ask(PULL, pull(offset=12)).code == FOUND)
     assert offset_of(talk) == 12
     with open_small(store, **KEYS) as made:
         put_dispatched(made, 1, 30)
-    assert until(lambda: talk.ask(PULL, pull(offset=30)).code == FOUND)
+    assert within(lambda: talk.ask(PULL, pull(offset=30)).code == FOUND)
     errors = [one.getMessage() for one in caplog.records if one.levelno >= logging.ERROR]
     assert len(errors) < 20, "not a line for each pull or look"
 
@@ -66,7 +67,7 @@ def test_an_empty_folder_in_its_place(served: Serve, store: Path, line: Connecte
         assert offset_of(talk) == 12 and talk.ask(ROUTE, {"topic": "T"}).code == 0
     store.rmdir()
     away.rename(store)
-    assert until(lambda: talk.ask(PULL, pull(offset=12)).code == FOUND)
+    assert within(lambda: talk.ask(PULL, pull(offset=12)).code == FOUND)
 
 
 def test_another_store_in_its_place(served: Serve, store: Path, tmp_path: Path, line: Connected):
@@ -77,7 +78,7 @@ def test_another_store_in_its_place(served: Serve, store: Path, tmp_path: Path, 
         put_all(made, 40)
         made.put(Message("Fresh", b"x", queue_id=0))
     number = talk.start(PULL, pull(offset=30, **HOLD))
-    assert until(lambda: broker.stats().held == 1)
+    assert within(lambda: broker.stats().held == 1)
     store.rename(tmp_path / "older")
     (tmp_path / "newer").rename(store)
     answer = talk.answer(number)
@@ -91,7 +92,7 @@ def test_a_shorter_store_in_its_place(served: Serve, store: Path, tmp_path: Path
     talk = line(broker)
     stored(tmp_path / "older", 10, **KEYS)
     number = talk.start(PULL, pull(offset=30, **HOLD))
-    assert until(lambda: broker.stats().held == 1)
+    assert within(lambda: broker.stats().held == 1)
     store.rename(tmp_path / "newer")
     (tmp_path / "older").rename(store)
     answer = talk.answer(number, 4)
@@ -107,15 +108,15 @@ def test_a_topic_that_is_deleted_and_made_again(served: Serve, store: Path, tmp_
     talk.ask(HEARTBEAT, body=heartbeat("a", "G"))
     talk.ask(COMMIT, {"consumerGroup": "G", "topic": "T", "queueId": 0, "commitOffset": 30})
     number = held.start(PULL, pull(offset=30, **HOLD))
-    assert until(lambda: broker.stats().held == 1)
+    assert within(lambda: broker.stats().held == 1)
     store.rename(tmp_path / "before")
     (tmp_path / "without").rename(store)
-    assert until(lambda: talk.ask(ROUTE, {"topic": "T"}).code == NO_TOPIC)
+    assert within(lambda: talk.ask(ROUTE, {"topic": "T"}).code == NO_TOPIC)
     assert held.answer(number, 4).code in (NO_TOPIC, MOVED), "a held pull ends"
     assert talk.ask(PULL, pull(offset=30)).code == NO_TOPIC
     store.rename(tmp_path / "between")
     (tmp_path / "again").rename(store)
-    assert until(lambda: talk.ask(ROUTE, {"topic": "T"}).code == 0)
+    assert within(lambda: talk.ask(ROUTE, {"topic": "T"}).code == 0)
     assert offset_of(talk) == 0
     answer = talk.ask(PULL, pull(offset=0))
     assert answer.code == FOUND and len(list(records(answer.body))) == 3
@@ -139,7 +140,7 @@ def test_retention_while_a_pull_is_held_and_others_run(served: Serve, tmp_path: 
             answers.append(talk.ask(PULL, pull()))
             return answers[-1].code == MOVED
 
-        assert until(moved)
+        assert within(moved)
         begin = int(answers[-1].fields["nextBeginOffset"])
         assert 0 < begin < 200 and answers[-1].fields["minOffset"] == str(begin)
         assert {one.code for one in answers} <= {FOUND, 20, SYSTEM_ERROR, MOVED}
@@ -162,11 +163,11 @@ def test_topics_are_read_again(served: Serve, store: Path, line: Connected):
     def queues() -> int:
         return int(json.loads(talk.ask(ROUTE, {"topic": "T"}).body)["queueDatas"][0]["readQueueNums"])
 
-    assert until(lambda: queues() == 5)
+    assert within(lambda: queues() == 5)
     (store / "config" / "topics.json.bak").unlink(missing_ok=True)
     path.write_bytes(b'{"topicConfigTable":{"T":{')
     looks = broker._now.served.looks
-    assert until(lambda: broker._now.served.looks > looks + 2) and queues() >= 1
+    assert within(lambda: broker._now.served.looks > looks + 2) and queues() >= 1
 
 
 def test_offsets_of_the_store_that_cannot_be_read_for_a_while(
@@ -183,7 +184,7 @@ def test_offsets_of_the_store_that_cannot_be_read_for_a_while(
     for _ in range(100):
         assert offset_of(talk) == 12
     path.write_bytes(b'{"offsetTable":{"T@G":{0:13}}}')
-    assert until(lambda: offset_of(talk) == 13)
+    assert within(lambda: offset_of(talk) == 13)
 
 
 @pytest.mark.parametrize("error", [StoreAccessError("it is away"), OSError(24, "Too many open files"), ValueError("x")])
@@ -207,7 +208,7 @@ def test_a_refresh_that_fails_for_a_while(
     monkeypatch.setattr(broker.store, "refresh", refresh)
     with open_small(store, **KEYS) as made:
         put_dispatched(made, 1, 30)
-        assert until(lambda: len(tries) > 5)
+        assert within(lambda: len(tries) > 5)
         assert talk.ask(PULL, pull(offset=29)).code == FOUND
         lines = [one for one in caplog.records if one.levelno >= logging.ERROR]
         assert len(lines) == 1 and str(error) in lines[0].getMessage()

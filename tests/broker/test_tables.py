@@ -14,10 +14,11 @@ from flintmq.ha import metadata
 from flintmq.store.view import open_store
 from flintmq.testing import slow_read, write_store
 from flintmq.testing.write_store import Written
-from tests.broker.talk import Line, heartbeat, until
+from tests.broker.talk import Line, heartbeat
 from tests.compat.replication import VERSIONS, GoldenMaster
 from tests.compat.stores import Golden
 from tests.remoting.remoting_peer import recorded, strict
+from tests.support.threads import within
 
 Serve = Callable[..., Broker]
 Connected = Callable[[Broker], Line]
@@ -137,7 +138,7 @@ def test_a_rewritten_file_is_answered_at_once(served: Serve, tmp_path: Path, lin
     told["topicConfigTable"]["Fresh"] = {**told["topicConfigTable"]["Orders"], "topicName": "Fresh", "perm": 4}
     path.write_text(json.dumps(told), encoding="utf-8")
     assert set(strict(talk.ask(TOPICS).body)["topicConfigTable"]) >= {"Fresh", "Orders"}
-    assert until(lambda: talk.ask(105, {"topic": "Fresh"}).code == 0)
+    assert within(lambda: talk.ask(105, {"topic": "Fresh"}).code == 0)
 
 
 # -- figures -----------------------------------------------------------------------------------------------------------

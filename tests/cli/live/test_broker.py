@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 
 from flintmq.remoting.client import RemotingClient
-from tests.broker.talk import KEYS, Line, heartbeat, pull, until
+from tests.broker.talk import KEYS, Line, heartbeat, pull
 from tests.cli.conftest import Run, process
 from tests.remoting.remoting_peer import strict
 from tests.support.engine import log_files, open_small, put_all, stored
+from tests.support.threads import within
 
 PULL, ROUTE, COMMIT, HEARTBEAT = 11, 105, 15, 34
 STOP_S = 6.0  # three seconds for what is under way, and a loaded machine
@@ -242,4 +243,4 @@ def test_it_serves_what_another_process_writes(tmp_path: Path) -> None:
             put_all(made, 1, 3)
             assert talk.answer(number).code == 0, "within a second or two"
             assert ended(child) == ("", "")
-    assert os.path.exists(tmp_path / "store" / "lock") and until(lambda: child.returncode == 0)
+    assert os.path.exists(tmp_path / "store" / "lock") and within(lambda: child.returncode == 0)
