@@ -61,7 +61,7 @@ ANSWERED = {
     "getBrokerConfig -b {address}": [r"mappedFileSizeCommitLog +=  65536", r"brokerName +=  broker-a"],
     f"getConsumerConfig -g {GROUP}": [r"retryMaxTimes +=  16"],
     f"allocateMQ -t {TOPIC} -i 127.0.0.1": [r'"queueId":3,"topic":"Trade"'],
-    f"cloneGroupOffset -s {GROUP} -d Other -t {TOPIC} -o true": ["clone group offset success"],
+    f"cloneGroupOffset -s {GROUP} -d AuditGroup -t {TOPIC} -o true": ["clone group offset success"],
 }
 REFUSED = {
     "updateTopic -c DefaultCluster -t New": WRITES,
@@ -70,6 +70,7 @@ REFUSED = {
     f"deleteSubGroup -c DefaultCluster -g {GROUP}": WRITES,
     "updateBrokerConfig -b {address} -k x -v y": WRITES,
     f"resetOffsetByTime -g {GROUP} -t {TOPIC} -s 0": WRITES,
+    f"cloneGroupOffset -s {GROUP} -d Other -t {TOPIC} -o true": "Group Other not exist!",
     f"sendMessage -t {TOPIC} -p x": WRITES,
     "cleanExpiredCQ -b {address}": "request type 306 not supported",
     "haStatus -b {address}": "request type 907 not supported",
@@ -96,6 +97,6 @@ def test_what_it_cannot_do_it_says(java: Client, broker: Served, line: str) -> N
 
 def test_a_cloned_group_goes_on(java: Client, broker: Served, tmp_path: Path) -> None:
     """What mqadmin commits for a group counts, as long as the broker lives."""
-    asked(java, broker, f"cloneGroupOffset -s {GROUP} -d Cloned -t {TOPIC} -o true")
-    where = {"group": "Cloned", "topic": TOPIC, "queue": 1}
+    asked(java, broker, f"cloneGroupOffset -s {GROUP} -d AuditGroup -t {TOPIC} -o true")
+    where = {"group": "AuditGroup", "topic": TOPIC, "queue": 1}
     assert java.ask("committed", broker.address, **where) == {"offset": 8}
