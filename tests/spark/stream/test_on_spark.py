@@ -72,7 +72,8 @@ def test_a_live_store_into_files_with_a_restart(spark, tmp_path):
         writer.join()
         put(store, range(1200, 1300), ["Later"])
         query = to_parquet(frame, tmp_path)
-        wait_for(lambda: source_of(query)["latestOffset"].get("lagMessages") == 0, query)
+        if LIMITS:  # without them Spark does not ask for the latest offset either
+            wait_for(lambda: source_of(query)["latestOffset"].get("lagMessages") == 0, query)
         wait_for(lambda: source_of(query)["endOffset"].get("Later/0"), query)
         assert max(p["numInputRows"] for p in query.recentProgress) <= 300 or not LIMITS
         query.stop()
