@@ -38,7 +38,7 @@ from flintmq.kernels.read import (
 from flintmq.kernels.read import gather as gather_kernel
 from flintmq.kernels.write import append_columns as columns_kernel
 from flintmq.kernels.write import encode, encode_one, fast_append, fast_get, index_insert, unique_keys
-from flintmq.message import GetResult, Message, StoredMessage
+from flintmq.message import GetResult, Message, RawResult, StoredMessage
 from tests.robustness.hostile.records import LOG, record_starts
 
 PREFIX = b"0A1B2C3D4E5F60718293"
@@ -247,7 +247,7 @@ class Tries:
         queue.max_offset = count
         files = SimpleNamespace(files=(file,), file_size=file.size, pool=None)
         limits = 32, 1 << 18, 8, 1 << 16, 1 << 30, 800
-        reader = fast_get.FastReader(files, StoredMessage, GetResult, (0, 1, 2), limits, lambda _: {1, 2}, 0)
+        reader = fast_get.FastReader(files, StoredMessage, GetResult, RawResult, (0, 1, 2), limits, lambda _: {1, 2}, 0)
         reader.know("T", queue_id, queue)
         tags = chance.choice((None, "*", "A || B"))
         try:

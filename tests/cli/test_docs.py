@@ -107,7 +107,7 @@ def test_examples_run(  # type: ignore[no-untyped-def]
         replicates(command, tmp_path)
         return
     if " --listen " in line or (line.startswith("flintmq export ") and " --follow" in line):
-        goes_on(shlex.split(re.sub(r"\b(5557|10912)\b", "0", command)), tmp_path)
+        goes_on(shlex.split(re.sub(r"\b(5557|9876|9877|10912)\b", "0", command)), tmp_path)
         return
     if pages.ALONE.fullmatch(command):
         monkeypatch.chdir(tmp_path)
@@ -149,7 +149,7 @@ def goes_on(command: list[str], folder: Path, is_at_work: Callable[[], object] |
 
 def test_there_are_examples_for_every_command() -> None:
     sections = re.split(r"^### flintmq ", PAGE, flags=re.MULTILINE)[1:]
-    assert len(sections) == 31 and len(EXAMPLES) >= 50
+    assert len(sections) == 32 and len(EXAMPLES) >= 50
     assert all(sum(line in section for line in EXAMPLES) >= 2 for section in sections)
 
 

@@ -15,8 +15,18 @@ from tests.cli.conftest import Run
 from tests.compat.stores import Golden
 
 PLACES = ("--into", "--out", "--output", "--checkpoint", "--dead-letters")
-NOT_PLACES = {"--at", "--as", "--store", "--config", "--body-schema", "--schema-registry", "--from", "--to"}
-"""Options whose word may be a file or a position that is read."""
+NOT_PLACES = {
+    "--at",
+    "--as",
+    "--store",
+    "--config",
+    "--body-schema",
+    "--schema-registry",
+    "--from",
+    "--to",
+    "--offsets",
+}
+"""Options whose word may be a file or a position that is read; --offsets is tried in tests/broker/test_offsets.py."""
 MORE = {
     ("sql", "--output"): ["select 1", "--format", "csv"],
     ("sql", "--out"): ["select 1", "--format", "csv"],

@@ -48,6 +48,10 @@ NUMBERS = {
     "slot": index.SLOT.size,
 }
 LINES = {
+    "fast_get": """
+        i64be(p, unit + {unit_tags_code})
+        i32be(p, unit + {unit_size})
+    """,
     "walk": """
         _LEAST = cython.declare(cython.longlong, {least})
         u32be(p, at + {magic})

@@ -17,7 +17,7 @@ from flintmq.remoting.client import join_address
 
 PORT = 9876
 EPILOG = examples(
-    "flintmq broker /backup/store --read-only",
+    "flintmq broker /var/rocketmq/store --read-only --listen 127.0.0.1:9876",
     "flintmq broker /var/rocketmq/store --read-only --listen 127.0.0.1:9877 --offsets offsets.json",
 )
 

@@ -194,9 +194,12 @@ class ConsumeQueues:
 
         def end() -> None:
             with self.changed:
-                self._callbacks = [one for one in self._callbacks if one is not callback]
+                self._callbacks = self._callbacks_but(callback)
 
         return end
+
+    def _callbacks_but(self, ended: Callable[[Arrived], object]) -> list[Callable[[Arrived], object]]:
+        return [one for one in self._callbacks if one is not ended]
 
     def _call(self, queues: list[Queue]) -> None:
         arrived = [(java_decode(queue.topic), queue.queue_id) for queue in queues]
