@@ -271,6 +271,7 @@ def test_files_that_cannot_be(resting: Path, tmp_path: Path):
     for file, error, said in (
         (tmp_path / "folder", StoreAccessError, "not a regular file"),
         (tmp_path / "none" / "offsets.json", UsageError, "its directory is not there"),
+        (resting, UsageError, "is inside the store"),
         (resting / "offsets.json", UsageError, "is inside the store"),
         (resting / "config" / "consumerOffset.json", UsageError, "is inside the store"),
         (tmp_path / "link" / "offsets.json", UsageError, "is inside the store"),

@@ -203,7 +203,8 @@ class Broker:
         view = open_store(self._path, config=self._config)
         view.check_end()
         file = self._options.offsets
-        if file is not None and os.path.realpath(file).startswith(os.path.join(os.path.realpath(view.root), "")):
+        root = os.path.join(os.path.realpath(view.root), "")
+        if file is not None and os.path.join(os.path.realpath(file), "").startswith(root):
             raise UsageError(f"{file}: is inside the store, into which nothing is written; name another file")
         return view
 
