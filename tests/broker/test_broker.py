@@ -12,7 +12,7 @@ import pytest
 from flintmq.broker import Broker
 from flintmq.errors import FlintError, UsageError
 from flintmq.remoting.client import RemotingClient
-from tests.broker.talk import Line, heartbeat, pull
+from tests.broker.talk import Line, pull
 from tests.support.threads import within
 
 STOP_S = 3.0
@@ -89,17 +89,6 @@ def test_a_read_that_hangs_does_not_keep_it(resting: Path, monkeypatch: pytest.M
     took = time.monotonic() - begin
     going_on.set()
     assert STOP_S * 0.9 < took < STOP_S + 2
-
-
-def test_figures_from_any_thread(resting: Path):
-    """While the loop adds groups: a table that grows must not be walked through."""
-    with Broker(resting, read_only=True) as broker, Line(broker.address) as talk:
-        for turn in range(10):
-            number = talk.start(34, body=heartbeat("a", *(f"G{turn}-{group}" for group in range(2000))))
-            while not talk.kept and talk.is_quiet(0):
-                broker.stats()
-            assert talk.answer(number).code == 0
-        assert len(broker.stats().groups) == 20_000
 
 
 @pytest.mark.parametrize("listen", ["", "127.0.0.1", "127.0.0.1:x", "a b:1", ":0", "127.0.0.1:65536"])
