@@ -1,6 +1,7 @@
 """A broker's start and its end, in a thread of its own and in a running loop."""
 
 import asyncio
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -12,7 +13,7 @@ import pytest
 from flintmq.broker import Broker
 from flintmq.errors import FlintError, UsageError
 from flintmq.remoting.client import RemotingClient
-from tests.broker.talk import Line, pull
+from tests.broker.talk import LIMIT_S, Line, heartbeat, pull
 from tests.support.threads import within
 
 STOP_S = 3.0
@@ -89,6 +90,22 @@ def test_a_read_that_hangs_does_not_keep_it(resting: Path, monkeypatch: pytest.M
     took = time.monotonic() - begin
     going_on.set()
     assert STOP_S * 0.9 < took < STOP_S + 2
+
+
+def test_figures_from_any_thread(resting: Path):
+    """While the loop adds groups; threads change places often, so that a look falls amid a change."""
+    limit, usual_s = time.monotonic() + LIMIT_S, sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with Broker(resting, read_only=True) as broker, Line(broker.address) as talk:
+            for turn in range(10):
+                number = talk.start(34, body=heartbeat("a", *(f"G{turn}-{group}" for group in range(2000))))
+                while talk.is_quiet(0.001) and time.monotonic() < limit:  # a wait: the loop's thread must run, too
+                    broker.stats()
+                assert talk.answer(number).code == 0
+            assert len(broker.stats().groups) == 20_000
+    finally:
+        sys.setswitchinterval(usual_s)
 
 
 @pytest.mark.parametrize("listen", ["", "127.0.0.1", "127.0.0.1:x", "a b:1", ":0", "127.0.0.1:65536"])
