@@ -410,6 +410,7 @@ def test_directories_of_killed_ones_are_removed_by_the_next(tmp_path, monkeypatc
     for name, file in others.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / file).write_text("of a user")
+    (tmp_path / "flintmq-door-empty").mkdir()
     handle = os.open(held, os.O_RDONLY)
     fcntl.flock(handle, fcntl.LOCK_EX)
     serve._remove_left_ones()
@@ -417,5 +418,65 @@ def test_directories_of_killed_ones_are_removed_by_the_next(tmp_path, monkeypatc
     os.close(handle)
     own = serve._own_folder()
     serve._remove_left_ones()
-    assert own.is_dir() and not held.exists()
+    assert own.is_dir() and not held.exists() and (tmp_path / "flintmq-door-empty").is_dir()
     assert all((tmp_path / name / file).read_text() == "of a user" for name, file in others.items())
+
+
+EARLY = {
+    "before it has the lock": "serve._locked = stop\nserve._own_folder()",
+    "before it has the socket": "stop(serve._own_folder())",
+}
+
+
+@pytest.mark.parametrize("when", EARLY)
+def test_the_directory_of_one_killed_early_is_removed_by_the_next(tmp_path, monkeypatch, when):
+    from flintmq.spark.door import serve
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    program = f"""
+import sys
+from flintmq.spark.door import serve
+
+def stop(folder):
+    print(folder, flush=True)
+    sys.stdin.read()
+
+{EARLY[when]}
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    ) as child:
+        try:
+            assert child.stdout is not None
+            folder = Path(child.stdout.readline().strip())
+            if when == "before it has the socket":
+                serve._remove_left_ones()
+            assert folder.parent == tmp_path and os.listdir(folder) == [], "it lives, and has it"
+        finally:
+            child.kill()
+    serve._remove_left_ones()
+    assert not folder.exists()
+
+
+def test_one_whose_new_directory_is_removed_makes_another(tmp_path, monkeypatch):
+    """The other one looks just before this one has the lock."""
+    from flintmq.spark.door import serve
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    locked, looked = serve._locked, list[Path]()
+
+    def lock(folder: Path) -> int | None:
+        if not looked:
+            looked.append(folder)
+            with monkeypatch.context() as other:
+                other.setattr(serve, "_locked", locked)
+                serve._remove_left_ones()
+        return locked(folder)
+
+    monkeypatch.setattr(serve, "_locked", lock)
+    own = serve._own_folder()
+    assert own.is_dir() and not looked[0].exists()

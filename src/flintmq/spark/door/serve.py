@@ -20,6 +20,7 @@ import selectors
 import shutil
 import signal
 import socket
+import stat
 import sys
 import tempfile
 import threading
@@ -33,6 +34,7 @@ from flintmq.spark.versions import check_spark
 NAME = "flintmq-door-"  # how the directories of sockets begin
 WORD = "flintmq-door "  # PythonSide.java waits for it
 BEAT = 1.0  # seconds
+PRIVATE = 0o700  # mode that mkdtemp gives a directory
 
 
 def main() -> None:
@@ -118,9 +120,10 @@ def _own_folder() -> Path:
 
 
 def _remove_left_ones() -> None:
-    """Remove the sockets that nobody holds, each with its directory.
+    """Remove the directories of sockets that nobody holds; of one killed early, without a socket.
 
-    Somebody else may have a directory of such a name: one with anything but our socket stays as it is.
+    Somebody else may have a directory of such a name: one with anything but our socket stays as it is, and so does an
+    empty one that others may enter.
     """
     for folder in Path(tempfile.gettempdir()).glob(f"{NAME}*"):
         handle = _locked(folder)
@@ -130,6 +133,8 @@ def _remove_left_ones() -> None:
             if [path.name for path in folder.iterdir() if path.is_socket()] == os.listdir(folder) == ["door"]:
                 (folder / "door").unlink()
                 folder.rmdir()
+            elif stat.S_IMODE(folder.stat().st_mode) == PRIVATE:
+                folder.rmdir()  # if it is empty
         os.close(handle)
 
 
