@@ -120,7 +120,7 @@ def _own_folder() -> Path:
 
 
 def _remove_left_ones() -> None:
-    """Remove the directories of sockets that nobody holds; of one killed early, without a socket.
+    """Remove the directories that nobody holds, each with its socket, if it has one.
 
     Somebody else may have a directory of such a name: one with anything but our socket stays as it is, and so does an
     empty one that others may enter.
