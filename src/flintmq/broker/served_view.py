@@ -15,6 +15,7 @@ from concurrent.futures import Executor
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from flintmq.errors import FlintError, StoreAccessError
+from flintmq.format.group_topics import RETRY, retry_topic
 from flintmq.storage.files.filesystem import REAL
 from flintmq.storage.files.store_url import effects_for
 from flintmq.store.layout import directories
@@ -28,7 +29,6 @@ LOOK_S: Final = 1.0  # from one refresh to the next
 LOOK_SHARE: Final = 9  # a refresh takes at most a tenth of the time
 LONGEST_PAUSE_S: Final = 30.0
 READABLE, WRITABLE = 4, 2
-RETRY: Final = "%RETRY%"  # begin of the name of a group's topic
 
 
 class TopicFacts(NamedTuple):
@@ -83,7 +83,7 @@ class ServedView:
         return found
 
     def topic_names(self) -> set[str]:
-        return {*self.topics, *(RETRY + group for group in self._groups())}
+        return {*self.topics, *map(retry_topic, self._groups())}
 
     async def run(self, function: Callable[..., T], *args: object, **given: object) -> T:
         """Call a function in the executor.

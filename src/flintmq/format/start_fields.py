@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from flintmq.format import properties as names
 from flintmq.format.consume_queue import SCHEDULE_TOPIC, UNIT_SIZE
+from flintmq.format.group_topics import RETRY
 from flintmq.format.record import (
     CRC_PROPERTY_NAME,
     CRC_PROPERTY_SIZE,
@@ -137,7 +138,7 @@ def allows_light(topic: str) -> bool:
 
     Topics of the system may not.
     """
-    return not topic.startswith(("%RETRY%", "rmq_sys_")) and topic != SCHEDULE_TOPIC
+    return not topic.startswith((RETRY, "rmq_sys_")) and topic != SCHEDULE_TOPIC
 
 
 def wrong_of(record: Record) -> WrongField | None:

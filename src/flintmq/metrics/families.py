@@ -10,11 +10,11 @@ from flintmq.forensics.inspect import TopicSummary
 from flintmq.forensics.retention_plan import RetentionPlan
 from flintmq.forensics.store_figures import StoreFigures
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
+from flintmq.format.group_topics import RETRY
 from flintmq.metrics.page import Page
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
 from flintmq.store.read.undelivered import HALVES, TIMERS
 
-RETRY_PREFIX = "%RETRY%"
 SYSTEM_TOPICS = {
     SCHEDULE_TOPIC, "TBW102", "BenchmarkTest", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRACE_TOPIC",
     "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT",
@@ -77,7 +77,7 @@ def add_figures(page: Page, member: Member, figures: StoreFigures) -> None:
             **labels,
             "consumer_group": lag.group,
             "topic": lag.topic,
-            "is_retry": str(lag.topic.startswith(RETRY_PREFIX)).lower(),
+            "is_retry": str(lag.topic.startswith(RETRY)).lower(),
             "is_system": str(is_system(lag.topic, lag.group)).lower(),
         }
         page.add("rocketmq_consumer_lag_messages", lag.messages, of)

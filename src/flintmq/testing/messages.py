@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from flintmq.errors import MissingExtraError, UsageError
 from flintmq.format import inner_batch, properties
+from flintmq.format.group_topics import retry_topic
 from flintmq.format.message_id import parse_host
 from flintmq.testing.rows import Rows
 
@@ -273,8 +274,11 @@ class Maker:
 
     def _v2(self, left: int) -> None:
         group = "consumers-of-" + "-".join(["a-long-name"] * 10)
-        extra = {"RETRY_TOPIC": self._topic(), "ORIGIN_MESSAGE_ID": "0A00000200002A9F0000000000000000"}
-        self._add(f"%RETRY%{group}", 0, self._usual(extra), reconsumed=1)
+        extra = {
+            properties.RETRY_TOPIC: self._topic(),
+            properties.ORIGIN_MESSAGE_ID: "0A00000200002A9F0000000000000000",
+        }
+        self._add(retry_topic(group), 0, self._usual(extra), reconsumed=1)
 
     def _compressed(self, left: int) -> None:
         start = self.random.randrange(max(1, len(self.cycle.pool) - 4096))

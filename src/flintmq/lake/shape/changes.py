@@ -26,6 +26,7 @@ from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.config.text import short
 from flintmq.errors import FormatError, UsageError
 from flintmq.format import inner_batch, record
+from flintmq.format.group_topics import DEAD
 from flintmq.lake.bodies import json_body
 from flintmq.lake.bodies.failure import (
     EMPTIES,
@@ -48,7 +49,7 @@ QUEUE_OFFSET, DELETED, SOURCE = "flintmq_queue_offset", "flintmq_deleted", "flin
 DDL, TOMBSTONES, COPIES = "ddl-skipped", "tombstones-skipped", "copies-skipped"
 # Topics with messages once more, or not yet: to retry, given up, delayed, half of a transaction. A change that comes
 # again there would pass for a later one than those after it.
-_OF_COPIES = (*OF_EVERY_BROKER, "%DLQ%", "TRANS_CHECK_MAX_TIME_TOPIC")
+_OF_COPIES = (*OF_EVERY_BROKER, DEAD, "TRANS_CHECK_MAX_TIME_TOPIC")
 _UNAVAILABLE = b"__debezium_unavailable_value"  # in place of a large value that did not change
 _LEFT_OUT = {_UNAVAILABLE.decode(), base64.b64encode(_UNAVAILABLE).decode()}  # of text, and of bytes in JSON
 # Of Canal's statements that change the schema those that may take rows away as well.

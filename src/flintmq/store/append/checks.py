@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from flintmq.config.keys import StoreConfig
 from flintmq.format import properties as names
+from flintmq.format.group_topics import OF_GROUPS
 from flintmq.format.properties import NAME_END, VALUE_END
 from flintmq.format.record import CRC_PROPERTY_SIZE, MAX_PROPERTIES, MIN_SIZE, TRANSACTION_PREPARED, V1_TOPIC_LIMIT
 from flintmq.format.start_fields import MARKS, TIMER_TOPIC, wrong_field
@@ -16,7 +17,6 @@ from flintmq.store.layout.queue_name import can_be_stored
 
 TOPIC_LIMIT, RETRY_TOPIC_LIMIT = 127, 255  # bytes
 TIMERS = (names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)  # properties that request a timer
-_LONG = ("%RETRY%", "%DLQ%")
 
 
 def topic_status(topic: str, raw: bytes) -> PutMessageStatus | None:
@@ -24,7 +24,7 @@ def topic_status(topic: str, raw: bytes) -> PutMessageStatus | None:
 
     None: it is a topic. Upstream puts `?` for a lone surrogate, and so gives two topics one name.
     """
-    limit = RETRY_TOPIC_LIMIT if topic.startswith(_LONG) else TOPIC_LIMIT
+    limit = RETRY_TOPIC_LIMIT if topic.startswith(OF_GROUPS) else TOPIC_LIMIT
     wrong = len(raw) > limit or not can_be_stored(raw) or has_lone_surrogate(topic)
     return PutRule.TOPIC.status if wrong else None
 

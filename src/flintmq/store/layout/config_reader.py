@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 from flintmq.errors import FormatError, StoreAccessError
 from flintmq.format import config_json
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
+from flintmq.format.group_topics import RETRY
 from flintmq.storage.files.filesystem import REAL, Effects
 from flintmq.store.layout import directories
 
@@ -138,7 +139,7 @@ def batch_topics_of(value: config_json.JsonObject) -> set[str]:
     return {name for name, settings in topics if _topic(name, settings).queue_type == BATCH_TYPE}
 
 
-OF_EVERY_BROKER = ("RMQ_SYS_", "rmq_sys_", "%RETRY%", SCHEDULE_TOPIC)  # begins of the names of such topics
+OF_EVERY_BROKER = ("RMQ_SYS_", "rmq_sys_", RETRY, SCHEDULE_TOPIC)  # begins of the names of such topics
 
 
 class OutsideOffset(NamedTuple):

@@ -14,6 +14,7 @@ from flintmq.errors import UsageError
 from flintmq.format import config_json
 from flintmq.format.config_json import JsonObject
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
+from flintmq.format.group_topics import OF_GROUPS
 from flintmq.format.text import java_decode, java_encode
 from flintmq.store.append.checks import topic_status
 from flintmq.store.layout import config_reader
@@ -27,7 +28,7 @@ TABLE = "topicConfigTable"
 READ_WRITE = 6
 MOST_QUEUES = 1024  # a larger queue id does not widen its topic: RocketMQ's clients make an object of each queue
 _LIGHT = "%LMQ%"  # light queues are no topics
-_ONE_QUEUE = ("%RETRY%", "%DLQ%", "RMQ_SYS_", "rmq_sys_")
+_ONE_QUEUE = (*OF_GROUPS, "RMQ_SYS_", "rmq_sys_")
 
 
 class Topics:

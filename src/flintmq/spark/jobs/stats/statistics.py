@@ -11,6 +11,7 @@ from typing import Any
 
 from flintmq.cluster.member import broker_words
 from flintmq.config.text import DAY_MS
+from flintmq.format.group_topics import DEAD
 from flintmq.spark.jobs.stats.accumulate import SEPARATOR, Tally, Values, queue_of
 from flintmq.spark.jobs.stats.lag import Lag
 from flintmq.spark.jobs.stats.sketches import STEPS, WIDTHS, Histogram, Series, cell_begin
@@ -26,7 +27,6 @@ TIMES = 10
 SKEWED, SKEW_MESSAGES = 2.0, 1000  # a queue with this multiple of its topic's mean is named in the verdict
 SLOW_MS = 1000
 BEHIND_MESSAGES, BEHIND_MS = 1000, 60_000
-DEAD = "%DLQ%"
 
 
 @dataclass
