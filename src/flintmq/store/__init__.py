@@ -12,6 +12,7 @@ services      tasks beside puts: dispatch, topics, offsets, delay, retention
 consumer      a queue for an embedded user
 
 message_store  defines MessageStore, the class that users call
+topics_and_groups  its methods about topics, consumer groups and their offsets
 assembly       makes the parts of a store, connects, starts and stops them
 listening      declares what a store and the listener of its followers need of each other
 view           defines StoreView, which `open_store` returns: reads a store and never writes

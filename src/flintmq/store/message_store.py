@@ -46,12 +46,12 @@ from flintmq.store.assembly import Opening, StoreParts
 from flintmq.store.consumer.consumer import Consumer, new_consumer
 from flintmq.store.consumer.group import ConsumerGroup
 from flintmq.store.consumer.source import StoreSource
-from flintmq.store.layout import config_reader
 from flintmq.store.layout.directories import outside_of_stores
 from flintmq.store.layout.store_config import given_config
 from flintmq.store.listening import ListenOptions, address_of
 from flintmq.store.read.by_place import by_offset_msg_id, not_there
 from flintmq.store.reentry import in_handler, lockless, reentered
+from flintmq.store.topics_and_groups import TopicsAndGroups
 from flintmq.store.view import StoreView, open_store
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ LABORATORY = {"effects", "services", "cut_at"}
 """Arguments for simulations and for `flintmq follow`, left out of the signature that users are shown."""
 
 
-class MessageStore(Putter):
+class MessageStore(Putter, TopicsAndGroups):
     """A store that is open for writing. Use it in a `with` block, or `close` it.
 
     Args:
@@ -611,59 +611,6 @@ class MessageStore(Putter):
         with self.view() as view:
             yield from view.messages()
 
-    # -- topics and offsets -----------------------------------------------------------------------------------------
-
-    def create_topic(self, name: str, queues: int = 8, queue_type: str = config_reader.SIMPLE_TYPE) -> None:
-        """Create a topic, or change its number of queues.
-
-        A put creates its topic too, with defaultTopicQueueNums queues; RocketMQ's consumers see only a topic's queues.
-
-        Args:
-            name: of the topic.
-            queues: number of its queues.
-            queue_type: "BatchCQ" for a topic whose batches are stored as one record each; it cannot be changed later.
-
-        Raises:
-            TypeError: an argument of another type.
-            UsageError: an illegal topic name or number of queues, another type than the topic has, or the store is
-                closed.
-            StoreError: the log could not be flushed, now or before; nothing was written.
-            OSError: it could not be written; the store keeps trying.
-
-        Thread: any. Durability: on return.
-        """
-        self._parts.state.check()
-        arguments.texts(name=name, queue_type=queue_type)
-        self._parts.housekeeping.create(name, arguments.number("queues", queues), queue_type)
-
-    def commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Note the offset of the next message that a consumer group wants of a queue.
-
-        Raises:
-            TypeError: an argument of another type.
-            UsageError: a name or number that cannot be stored, or the store is closed.
-            StoreError: the disk refused before, so it will not be written.
-
-        Thread: any. Durability: written every flushConsumerOffsetInterval (5 s) and by `close`.
-        """
-        self._parts.state.check()
-        arguments.texts(group=group, topic=topic)
-        queue_id, offset = arguments.numbers(queue_id=queue_id, offset=offset)
-        self._check_disk()
-        self._parts.housekeeping.offsets.commit(group, topic, queue_id, offset)
-
-    def consumer_offset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Return the next offset that a consumer group wants of a queue; None if it has none.
-
-        Raises:
-            UsageError: the store is closed.
-
-        Thread: any.
-        """
-        self._parts.state.check()
-        arguments.texts(group=group, topic=topic)
-        return self._parts.housekeeping.offsets.get(group, topic, arguments.number("queue_id", queue_id))
-
     # -- being a copy of a master --------------------------------------------------------------------------------------
 
     @property
@@ -852,19 +799,6 @@ class MessageStore(Putter):
             self._fast = None
             parts.log.close()
         parts.stop()
-
-    def _check_disk(self) -> None:
-        """Raise StoreError if the disk refused."""
-        if self._parts.failure:
-            raise StoreError(
-                f"{self.root}: {self._parts.failure.reason}; restart the store, which recovers the messages on disk"
-            )
-
-    def _check_dispatched(self, method: str) -> None:
-        """Raise UsageError if the store is closed, or has no queues of its own."""
-        self._parts.state.check()
-        if self._external:
-            raise UsageError(f'{self.root}: {method} needs queues, which dispatch="external" leaves out; use view()')
 
     def __repr__(self) -> str:
         """Return its path and whether it is open."""

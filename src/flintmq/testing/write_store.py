@@ -16,7 +16,7 @@ from flintmq.format import checkpoint, config_json
 from flintmq.kernels.write import encode
 from flintmq.store import arguments
 from flintmq.store.commitlog.bulk_writer import LogWriter
-from flintmq.store.services.consumer_offsets import new_group
+from flintmq.store.services.groups import new_group
 from flintmq.store.services.topics import new_topic
 from flintmq.testing.messages import BATCH_TOPIC, KINDS, NAMES, TAGS, Cycle, Maker, Shape, pool_of
 

@@ -5,13 +5,16 @@ from flintmq.format import config_json
 from flintmq.storage.files.filesystem import REAL
 from flintmq.store.layout.config_writer import ConfigFile
 from flintmq.store.services.consumer_offsets import ConsumerOffsets
+from flintmq.store.services.groups import Groups
 
 
-def offsets(root):
-    return ConsumerOffsets(
-        ConfigFile(str(root), "consumerOffset.json", ("offsetTable",), REAL, "5.3.3"),
-        ConfigFile(str(root), "subscriptionGroup.json", ("subscriptionGroupTable",), REAL, "5.3.3"),
-    )
+def groups_of(root):
+    return Groups(ConfigFile(str(root), "subscriptionGroup.json", ("subscriptionGroupTable",), REAL, "5.3.3"))
+
+
+def offsets(root, groups=None):
+    file = ConfigFile(str(root), "consumerOffset.json", ("offsetTable",), REAL, "5.3.3")
+    return ConsumerOffsets(file, (groups or groups_of(root)).know)
 
 
 def test_both_dialects_are_read_and_kept(tmp_path):
@@ -33,17 +36,18 @@ def test_both_dialects_are_read_and_kept(tmp_path):
 
 
 def test_a_group_is_made_by_its_first_offset(tmp_path):
-    found = offsets(tmp_path)
+    groups = groups_of(tmp_path)
+    found = offsets(tmp_path, groups)
     found.commit("g", "t", 0, 5)
-    assert found.groups.value["subscriptionGroupTable"]["g"] == {  # a broker's own defaults (golden config)
+    assert groups.file.value["subscriptionGroupTable"]["g"] == {  # a broker's own defaults (golden config)
         "attributes": {}, "brokerId": 0, "consumeBroadcastEnable": True, "consumeEnable": True,
         "consumeFromMinEnable": True, "consumeMessageOrderly": False, "consumeTimeoutMinute": 15, "groupName": "g",
         "groupRetryPolicy": {"type": "CUSTOMIZED"}, "groupSysFlag": 0, "notifyConsumerIdsChangedEnable": True,
         "retryMaxTimes": 16, "retryQueueNums": 1, "whichBrokerWhenConsumeSlowly": 1,
     }  # fmt: skip
-    found.groups.changed = False
+    groups.file.changed = False
     found.commit("g", "t", 0, 6)
-    assert not found.groups.changed and found.get("g", "t", 0) == 6
+    assert not groups.file.changed and found.get("g", "t", 0) == 6
 
 
 def test_light_groups_have_their_own_table(tmp_path):
@@ -58,7 +62,8 @@ def test_light_groups_have_their_own_table(tmp_path):
      ("g", "t", 0, 1 << 63), ("g", "t", 1 << 31, 0)],
 )  # fmt: skip
 def test_what_is_refused(tmp_path, group, topic, queue_id, offset):
-    found = offsets(tmp_path)
+    groups = groups_of(tmp_path)
+    found = offsets(tmp_path, groups)
     with pytest.raises(UsageError):
         found.commit(group, topic, queue_id, offset)
-    assert not found.file.changed and not found.groups.changed
+    assert not found.file.changed and not groups.file.changed

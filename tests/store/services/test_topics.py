@@ -1,9 +1,11 @@
+from dataclasses import replace
+
 import pytest
 
 from flintmq.errors import UsageError
 from flintmq.storage.files.filesystem import REAL
 from flintmq.store.layout.config_writer import ConfigFile
-from flintmq.store.services.topics import Topics
+from flintmq.store.services.topics import Topics, TopicSettings
 
 
 @pytest.fixture
@@ -52,3 +54,54 @@ def test_what_a_put_creates(topics):
     assert not topics.file.changed
     topics.learn([(b"a", 9)], ())
     assert topics.queue_count("a") == 10, "consumers must see every queue that holds messages"
+
+
+def test_all_settings_of_a_topic_replace_what_it_had_and_keep_unknown_fields(topics):
+    topics.create("orders", 3)
+    with topics.file.lock:
+        topics.file.table("topicConfigTable")["orders"]["extra"] = 1
+    settings = TopicSettings(4, 2, 4, order=True, attributes={"message.type": "FIFO"})
+    topics.create("orders", settings)
+    assert topics.file.value["topicConfigTable"]["orders"] == {
+        "attributes": {"message.type": "FIFO"}, "order": True, "perm": 4, "readQueueNums": 4,
+        "topicFilterType": "SINGLE_TAG", "topicName": "orders", "topicSysFlag": 0, "writeQueueNums": 2, "extra": 1,
+    }  # fmt: skip
+    assert topics.settings("orders") == settings and topics.settings("x") is None
+    topics.create("orders", 5)
+    assert topics.all_settings() == {"orders": replace(settings, read_queues=5, write_queues=5)}, "a number only"
+    topics.remove("orders")
+    assert topics.all_settings() == {}
+
+
+def test_settings_of_a_file_that_lacks_some_have_rocketmqs_defaults(topics):
+    with topics.file.lock:
+        topics.file.table("topicConfigTable").update(bare={}, odd={"order": "yes", "attributes": {"a": 1, "b": "c"}})
+    assert topics.settings("bare") == TopicSettings(16, 16)
+    assert topics.settings("odd") == TopicSettings(16, 16, attributes={"b": "c"})
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        (TopicSettings(0), "0 queues"),
+        (TopicSettings(1, 1025), "1025 queues"),
+        (TopicSettings(perm=8), "perm 8"),
+        (TopicSettings(perm=-1), "perm -1"),
+        (TopicSettings(attributes={"": "x"}), "attribute ''"),
+        (TopicSettings(attributes={"a": "\ud800"}), "no Unicode"),
+        (TopicSettings(attributes={"queue.type": "Other"}), "SimpleCQ or BatchCQ"),
+    ],
+)
+def test_settings_that_are_refused(topics, settings, error):
+    with pytest.raises(UsageError, match=error):
+        topics.create("t", settings)
+    assert not topics.file.changed
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"read_queues": "1"}, {"order": "no"}, {"perm": None}, {"attributes": {"a": 1}}, {"write_queues": True}]
+)
+def test_settings_of_another_type_are_refused(topics, wrong):
+    with pytest.raises(TypeError, match="is of type"):
+        topics.create("t", TopicSettings(**wrong))
+    assert not topics.file.changed

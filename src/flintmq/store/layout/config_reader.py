@@ -120,15 +120,15 @@ def read_config(root: str, effects: Effects = REAL, *, strict: bool = False) -> 
     offsets = reader.load(LMQ_OFFSETS) or reader.load(OFFSETS)
     topics = _objects(reader.load(TOPICS).get("topicConfigTable"))
     return BrokerConfig(
-        topics={name: _topic(name, value) for name, value in topics},
+        topics={name: topic_of(name, value) for name, value in topics},
         groups=dict(_objects(reader.load(GROUPS).get("subscriptionGroupTable"))),
-        consumer_offsets={key: _numbers(value) for key, value in _by_group(offsets.get("offsetTable"))},
+        consumer_offsets={key: numbers_of(value) for key, value in _by_group(offsets.get("offsetTable"))},
         lmq_offsets={
             key: number
             for key, value in _by_group(offsets.get("lmqOffsetTable"))
             if (number := config_json.integer(value)) is not None
         },
-        delay_offsets=_numbers(reader.load(DELAYS).get("offsetTable")),
+        delay_offsets=numbers_of(reader.load(DELAYS).get("offsetTable")),
         problems=tuple(reader.problems),
         files=tuple(reader.files),
     )
@@ -136,7 +136,7 @@ def read_config(root: str, effects: Effects = REAL, *, strict: bool = False) -> 
 
 def batch_topics_of(value: config_json.JsonObject) -> set[str]:
     topics = _objects(value.get("topicConfigTable"))
-    return {name for name, settings in topics if _topic(name, settings).queue_type == BATCH_TYPE}
+    return {name for name, settings in topics if topic_of(name, settings).queue_type == BATCH_TYPE}
 
 
 OF_EVERY_BROKER = ("RMQ_SYS_", "rmq_sys_", RETRY, SCHEDULE_TOPIC)  # begins of the names of such topics
@@ -264,7 +264,7 @@ def _copied(value: Any) -> Any:
     return [_copied(below) for below in value] if isinstance(value, list) else value
 
 
-def _topic(name: str, value: config_json.JsonObject) -> TopicConfig:
+def topic_of(name: str, value: config_json.JsonObject) -> TopicConfig:
     attributes = value.get("attributes")
     pairs = attributes.items() if isinstance(attributes, dict) else ()
 
@@ -306,17 +306,17 @@ def _no_offsets(name: str, value: config_json.JsonObject) -> Iterator[str]:
     """Yield whose offsets in a file are no numbers."""
     if name == DELAYS:
         levels = value["offsetTable"]
-        yield from (f"delay level {key}" for key in levels if config_json.integer(key) not in _numbers(levels))
+        yield from (f"delay level {key}" for key in levels if config_json.integer(key) not in numbers_of(levels))
     elif name in (OFFSETS, LMQ_OFFSETS):
         for (topic, group), queues in _by_group(value["offsetTable"]):
-            if not isinstance(queues, dict) or len(_numbers(queues)) < len(queues):
+            if not isinstance(queues, dict) or len(numbers_of(queues)) < len(queues):
                 yield f"group {group} in topic {topic}"
         for (topic, group), number in _by_group(value.get("lmqOffsetTable")):
             if config_json.integer(number) is None:
                 yield f"group {group} in topic {topic}"
 
 
-def _numbers(table: Any) -> dict[int, int]:
+def numbers_of(table: Any) -> dict[int, int]:
     """Convert a map of integers to integers; other entries are left out."""
     if not isinstance(table, dict):
         return {}

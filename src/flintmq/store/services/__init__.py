@@ -7,6 +7,7 @@ copied_queues     holds, makes and removes queues of a copy as its follower says
 housekeeping      saves topics and offsets, delivers due messages, deletes old files
 scheduler         calls slow steps at their intervals
 topics            keeps config/topics.json
+groups            keeps config/subscriptionGroup.json
 consumer_offsets  keeps config/consumerOffset.json
 delay             delivers messages with a delay level
 zone_mapping      makes zone maps of full log files

@@ -1,14 +1,15 @@
-"""Keeps the offsets of consumer groups in config/consumerOffset.json, and the groups.
+"""Keeps the offsets of consumer groups in config/consumerOffset.json.
 
-Groups are in subscriptionGroup.json. An offset is that of the next message to consume. A group is created by its first
-offset, as a broker creates it by its first consumer. Page: docs/internals/format/config.md. Upstream:
-ConsumerOffsetManager, LmqConsumerOffsetManager, SubscriptionGroupManager.
+An offset is that of the next message to consume. A group is created by its first offset (`groups.py`), as a broker
+creates it by its first consumer. Page: docs/internals/format/config.md. Upstream: ConsumerOffsetManager,
+LmqConsumerOffsetManager.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
@@ -17,13 +18,13 @@ from flintmq.format.config_json import JsonObject
 from flintmq.format.text import has_lone_surrogate, java_encode
 from flintmq.storage.files.filesystem import Effects
 from flintmq.store.layout import config_reader
+from flintmq.store.layout.config_reader import numbers_of
 from flintmq.store.layout.config_writer import ConfigFile, save
 
 log = logging.getLogger("flintmq.recovery")
 
 OFFSETS = "offsetTable"
 LIGHT_OFFSETS = "lmqOffsetTable"
-GROUPS = "subscriptionGroupTable"
 _TOPICS_OF = "groupTopicMap"  # written by upstream and never read
 _LIGHT = "%LMQ%"
 
@@ -31,8 +32,8 @@ _LIGHT = "%LMQ%"
 class ConsumerOffsets:
     """The table of consumer offsets. Thread: any."""
 
-    def __init__(self, file: ConfigFile, groups: ConfigFile) -> None:
-        self.file, self.groups = file, groups
+    def __init__(self, file: ConfigFile, know_group: Callable[[str], None]) -> None:
+        self.file, self._know_group = file, know_group  # the latter is called with the group of each commit
         self.followed = False  # another broker keeps the offsets; commits are refused
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
@@ -74,12 +75,38 @@ class ConsumerOffsets:
             self.file.mark_changed(_TOPICS_OF, group)
             table[group] = [*(topics if isinstance(topics, list) else ()), topic]
 
-    def _know_group(self, group: str) -> None:
-        with self.groups.lock:
-            table = self.groups.table(GROUPS)
-            if not isinstance(table.get(group), dict):
-                table[group] = new_group(group)
-                self.groups.mark_changed()
+    def of_group(self, group: str) -> dict[tuple[str, int], int]:
+        """Return (topic, queue id) -> offset, of one group."""
+        with self.file.lock:
+            return {
+                (key.partition("@")[0], queue_id): offset
+                for name, key, queues in self._entries(lambda topic, owner: owner == group)
+                for queue_id, offset in numbers_of({0: queues} if name == LIGHT_OFFSETS else queues).items()
+            }
+
+    def remove(self, topic: str | None = None, group: str | None = None) -> None:
+        """Remove the offsets of a topic in all groups, or of a group in all topics."""
+        with self.file.lock:
+            found = list(self._entries(lambda of, owner: topic in (None, of) and group in (None, owner)))
+            if not found:
+                return
+            for name, key, _ in found:
+                self.file.table(name).pop(key)
+                topics = self.file.table(_TOPICS_OF).get(key.partition("@")[2])
+                if isinstance(topics, list) and key.partition("@")[0] in topics:
+                    topics.remove(key.partition("@")[0])
+            if group is not None:
+                self.file.table(_TOPICS_OF).pop(group, None)
+            self.file.mark_changed()
+
+    def _entries(self, wanted: Callable[[str, str], bool]) -> Iterator[tuple[str, str, Any]]:
+        """Yield (table, `topic@group`, its value) of those that are wanted. The lock is held."""
+        for name in (OFFSETS, LIGHT_OFFSETS):
+            table = self.file.table(name) if name in self.file.value else {}
+            for key, value in table.items():
+                topic, at, group = str(key).partition("@")
+                if at and "@" not in group and wanted(topic, group):
+                    yield name, str(key), value
 
 
 def bring_back(
@@ -119,26 +146,15 @@ def bring_back(
 
 
 def check_names(group: str, topic: str) -> None:
-    for what, name in (("group", group), ("topic", topic)):
-        if not name or "@" in name or has_lone_surrogate(name):
-            raise UsageError(f"{name[:100]!a} cannot be a {what}'s name; it is Unicode, not empty, without an @")
+    check_group(group)
+    _check_name("topic", topic)
 
 
-def new_group(group: str) -> JsonObject:
-    """Return a new group's settings: upstream's defaults, fields in its order."""
-    return {
-        "attributes": {},
-        "brokerId": 0,
-        "consumeBroadcastEnable": True,
-        "consumeEnable": True,
-        "consumeFromMinEnable": True,
-        "consumeMessageOrderly": False,
-        "consumeTimeoutMinute": 15,
-        "groupName": group,
-        "groupRetryPolicy": {"type": "CUSTOMIZED"},
-        "groupSysFlag": 0,
-        "notifyConsumerIdsChangedEnable": True,
-        "retryMaxTimes": 16,
-        "retryQueueNums": 1,
-        "whichBrokerWhenConsumeSlowly": 1,
-    }
+def check_group(group: str) -> None:
+    """Raise UsageError for what cannot be a group's name."""
+    _check_name("group", group)
+
+
+def _check_name(what: str, name: str) -> None:
+    if not name or "@" in name or has_lone_surrogate(name):
+        raise UsageError(f"{name[:100]!a} cannot be a {what}'s name; it is Unicode, not empty, without an @")

@@ -17,13 +17,15 @@ from flintmq.storage.files.filesystem import Effects
 from flintmq.storage.threads.mutex import Lock
 from flintmq.store.layout import config_reader
 from flintmq.store.layout.config_writer import ConfigFile, save
-from flintmq.store.services.consumer_offsets import GROUPS, OFFSETS, ConsumerOffsets
+from flintmq.store.services.consumer_offsets import OFFSETS, ConsumerOffsets, check_group
 from flintmq.store.services.delay import FIRST_MS as FIRST_DELIVERY_MS
 from flintmq.store.services.delay import STEP_MS, DelayService
 from flintmq.store.services.delay import TABLE as DELAYS
+from flintmq.store.services.groups import FORBIDDEN, Groups, GroupSettings
+from flintmq.store.services.groups import TABLE as GROUPS
 from flintmq.store.services.retention import FIRST_MS, Retention
 from flintmq.store.services.scheduler import Upkeep
-from flintmq.store.services.topics import TABLE, Topics
+from flintmq.store.services.topics import TABLE, Topics, TopicSettings
 from flintmq.store.services.zone_mapping import INTERVAL_MS, ZoneMapping
 
 log = logging.getLogger("flintmq.store")
@@ -49,7 +51,7 @@ class ConfigTables:
 
         return cls(
             topics=file(config_reader.TOPICS, TABLE),
-            groups=file(config_reader.GROUPS, GROUPS, "forbiddenTable"),
+            groups=file(config_reader.GROUPS, GROUPS, FORBIDDEN),
             offsets=file(config_reader.LMQ_OFFSETS if config.enable_lmq else config_reader.OFFSETS, OFFSETS),
             delays=file(config_reader.DELAYS, DELAYS),
         )
@@ -86,10 +88,11 @@ class Housekeeping:
         self.delay, self.retention = delay, retention
         self.files = tables.topics, tables.groups, tables.offsets, tables.delays
         self.topics = Topics(tables.topics, config.default_topic_queue_nums, len(config.delay_ms))
-        self.offsets = ConsumerOffsets(tables.offsets, tables.groups)
+        self.groups = Groups(tables.groups)
+        self.offsets = ConsumerOffsets(tables.offsets, self.groups.know)
         self.followed = False  # another broker's tables are kept here; nothing of this store is added to them
         self._queues_seen = -1
-        self._saving = Lock()
+        self._saving, self._learning = Lock(), Lock()  # the latter for moments only
         self._upkeep = Upkeep("flintmq-upkeep", effects, retention.root)
         interval = min(config.flush_consumer_offset_interval, config.flush_delay_offset_interval)
         self._upkeep.every(max(interval, STEP_MS), self.save_once)
@@ -128,10 +131,27 @@ class Housekeeping:
 
     def _save(self) -> int:
         # The table of queue offsets tells which topics are new: a put takes microseconds, and does not look for them.
-        if not self.followed and len(queues := self.known.queues()) != self._queues_seen:
-            self.topics.learn(queues, self.known.batch)
-            self._queues_seen = len(queues)
+        self._learn()
         return save(self.files, self.flush)
+
+    def _learn(self) -> None:
+        """Add the topics of new queues to the table; syncs nothing. Thread: any."""
+        with self._learning:  # whoever deletes a topic has it too: nobody adds one of before
+            if not self.followed and len(queues := self.known.queues()) != self._queues_seen:
+                self.topics.learn(queues, self.known.batch)
+                self._queues_seen = len(queues)
+
+    def topic(self, name: str) -> TopicSettings | None:
+        """Return a topic's settings, also if its first message was put just now."""
+        found = self.topics.settings(name)
+        if found is None:
+            self._learn()
+            found = self.topics.settings(name)
+        return found
+
+    def all_topics(self) -> dict[str, TopicSettings]:
+        self._learn()
+        return self.topics.all_settings()
 
     def follow(self, tables: Mapping[str, JsonObject]) -> list[str]:
         """Replace tables by those of another broker, and keep that broker's from now on.
@@ -163,14 +183,15 @@ class Housekeeping:
             self.known.new_batch(topic)
             self.known.batch.add(topic)
 
-    def create(self, topic: str, queues: int, queue_type: str) -> None:
+    def create(self, topic: str, queues: int | TopicSettings, queue_type: str) -> None:
         """Create a topic and write it; see MessageStore.create_topic."""
-        batch = queue_type == config_reader.BATCH_TYPE
         with self._saving:
-            if self.followed:
-                raise UsageError(f"topic {topic!a}: this store follows a broker; create its topics there")
-            if not batch and queue_type != config_reader.SIMPLE_TYPE:
+            self._refuse_followed(f"topic {topic!a}")
+            if queue_type not in (config_reader.BATCH_TYPE, config_reader.SIMPLE_TYPE):
                 raise UsageError(f"queue_type={queue_type!r}; give SimpleCQ or BatchCQ")
+            if isinstance(queues, TopicSettings):
+                queue_type = queues.type_given(topic, queue_type)
+            batch = queue_type == config_reader.BATCH_TYPE
             if batch != (topic in self.known.batch) and self._exists(topic):
                 raise UsageError(f"topic {topic!a} exists with queues of the other type; give another name")
             self.topics.create(topic, queues, batch=batch)
@@ -179,6 +200,26 @@ class Housekeeping:
                 self.known.new_batch(topic)
                 self.known.batch.add(topic)
         self.save_now(f"topic {topic!a} is")
+
+    def create_group(self, group: str, settings: GroupSettings) -> None:
+        """Create a group and write it; see MessageStore.create_group."""
+        self._refuse_followed(f"group {group[:100]!a}")
+        check_group(group)
+        self.groups.create(group, settings)
+        self.save_now(f"group {group!a} is")
+
+    def delete_group(self, group: str, clean_offsets: bool) -> None:
+        """Delete a group and write that; see MessageStore.delete_group."""
+        self._refuse_followed(f"group {group[:100]!a}")
+        check_group(group)
+        self.groups.remove(group)
+        if clean_offsets:
+            self.offsets.remove(group=group)
+        self.save_now(f"group {group!a} is")
+
+    def _refuse_followed(self, what: str) -> None:
+        if self.followed:
+            raise UsageError(f"{what}: this store follows a broker; change it there")
 
     def _exists(self, topic: str) -> bool:
         raw = java_encode(topic)
