@@ -37,11 +37,17 @@ from flintmq.kernels.read import (
 )
 from flintmq.kernels.read import gather as gather_kernel
 from flintmq.kernels.write import append_columns as columns_kernel
-from flintmq.kernels.write import encode, encode_one, fast_append, fast_get, index_insert, unique_keys
-from flintmq.message import GetResult, Message, RawResult, StoredMessage
+from flintmq.kernels.write import encode, encode_one, fast_append, fast_get, index_insert, send_frame, unique_keys
+from flintmq.message import GetResult, Message, PutMessageStatus, PutResult, RawResult, StoredMessage
 from tests.robustness.hostile.records import LOG, record_starts
 
 PREFIX = b"0A1B2C3D4E5F60718293"
+HEADER = (
+    b'{"code":310,"extFields":{"a":"group","b":"topic","c":"TBW102","d":"8","e":"1","f":"0","g":"1700000000000",'
+    b'"h":"0","i":"UNIQ_KEY\\u0001k\\u0002WAIT\\u0001true\\u0002","j":"0","k":"false","m":"false","n":"broker-a"},'
+    b'"flag":0,"language":"JAVA","opaque":7,"serializeTypeCurrentRPC":"JSON","version":513}'
+)
+SEND = struct.pack(">II", 4 + len(HEADER) + 9, len(HEADER)) + HEADER + b"some body"
 _PAGE = mmap.PAGESIZE
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
@@ -459,6 +465,25 @@ class Tries:
         if chance.random() < 0.3:
             message.properties_bytes = chance.randbytes(chance.randrange(40))
         made.append(message)
+
+    def send_frame(self) -> None:
+        chance = self.chance
+        frame = SEND if chance.random() < 0.2 else mutate(SEND, chance)
+        for _ in range(chance.randrange(3)):  # an escape, a quote, an end where none was
+            at = chance.randrange(8, len(SEND))
+            piece = chance.choice((b"\\u00e4", b"\\u0", b"\\", b'"', b"}", b"WAIT", b"9" * 30))
+            frame = frame[:at] + piece + frame[at + len(piece) :]
+        data = self.region.holding(frame, chance.random() < 0.8)
+        send_frame.read(data, number(chance, 0), "1.2.3.4:5")
+
+    def send_answer(self) -> None:
+        chance = self.chance
+        pieces = tuple(bytes(chance.randrange(200)) for _ in range(chance.choice((5, 6, 6, 6))))
+        key = chance.choice((b"", b"UNIQ_KEY\x01", b"UNIQ_KEY\x01" + b"k" * chance.randrange(300) + b"\x02", b"\x02"))
+        host = bytes(chance.choice((0, 7, 8, 20)))
+        offset, physical = chance.choice(EXTREMES), chance.choice((77, *EXTREMES))
+        result = PutResult(PutMessageStatus.PUT_OK, offset, physical, 100, 0, host, None, key)
+        send_frame.answer(pieces, chance.choice(EXTREMES), chance.choice(EXTREMES), result)
 
     def append_columns(self) -> None:
         chance, rows, (made, file) = self.chance, self.chance.randrange(8), self._appender()

@@ -177,7 +177,7 @@ LINES = {
         put32be(p, {header_index_count}, count)
     """,
 }
-# Numbers that are positions in texts (names of properties, unique keys, UTF-8) or in hosts, not in a layout.
+# Numbers that are positions in texts (names of properties, unique keys, UTF-8), hosts or frames, not in a layout.
 IN_TEXTS = {
     ("derive", "p[at + 4]"),  # DELAY
     ("odd_text", "p[at + 12]"),  # INNER_MULTI_DISPATCH
@@ -201,6 +201,13 @@ IN_TEXTS = {
     ("record_parts", "p[at + 4]"),  # the magic's bytes, which are compared one by one
     ("record_parts", "p[at + 5]"),
     ("record_parts", "p[at + 6]"),
+    ("send_frame", "u32be(p, at + 4"),  # of a frame
+    ("send_frame", "p[at + 1]"),
+    ("send_frame", "put64be(to, used + 16"),
+    ("send_frame", "put32be(to, 0"),
+    ("send_frame", "put32be(to, 4"),
+    ("send_frame", "to[used + 1]"),  # of a character
+    ("send_frame", "to[used + 2]"),
     ("unique_keys", "put64be(to, at + 46"),
     ("unique_keys", "to[at + 41]"),
 }

@@ -2,5 +2,6 @@
 
 names   the codes of requests and of answers
 frames  bytes to requests and answers, and back; knows no socket
+sends   the answer of a send
 client  asks a broker or a name server
 """

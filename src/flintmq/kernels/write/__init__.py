@@ -7,5 +7,6 @@ unique_keys     numbers unique keys and writes them
 fast_append     appends a plain message in one call; holds the state of appends
 append_columns  appends messages given as columns
 index_insert    inserts keys into slots and items of an index file
+send_frame      reads the frame of a plain send into a message, writes the frame of its answer
 fast_get        answers a plain get in one call; holds the kept units of a running queue
 """
