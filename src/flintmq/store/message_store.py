@@ -22,6 +22,7 @@ from flintmq.config.key_effects import refuse_to_write
 from flintmq.config.keys import StoreConfig
 from flintmq.config.text import check_seconds
 from flintmq.errors import MissingExtraError, NotAStoreError, StoreError, UsageError
+from flintmq.format.group_topics import retry_topic
 from flintmq.format.index import checked_peer
 from flintmq.kernels.write.fast_append import Putter
 from flintmq.message import (
@@ -44,7 +45,7 @@ from flintmq.store.append.raw_log import RawLog
 from flintmq.store.append.stats import LogPositions, StoreStats
 from flintmq.store.assembly import Opening, StoreParts
 from flintmq.store.consumer.consumer import Consumer, new_consumer
-from flintmq.store.consumer.group import ConsumerGroup
+from flintmq.store.consumer.group import ConsumerGroups
 from flintmq.store.consumer.source import StoreSource
 from flintmq.store.layout.directories import outside_of_stores
 from flintmq.store.layout.store_config import given_config
@@ -179,7 +180,7 @@ class MessageStore(Putter, TopicsAndGroups):
         self._external, self._services = dispatch == "external", services
         self._closer, self._is_closed = Lock(), StopEvent()  # taken by threads that close, and set after
         self._refused_close: BaseException | None = None
-        self._groups: dict[tuple[str, str], ConsumerGroup] = {}
+        self._groups = ConsumerGroups()
         try:
             opening = Opening(
                 peer=peer,
@@ -560,6 +561,7 @@ class MessageStore(Putter, TopicsAndGroups):
         tags: str | None = None,
         start: str = "earliest",
         idle_ms: int | None = None,
+        retries: bool = False,
     ) -> Consumer:
         """Make a consumer of a topic; its group's offsets are kept as a broker keeps them.
 
@@ -570,18 +572,26 @@ class MessageStore(Putter, TopicsAndGroups):
             tags: only messages with one of these tags (`a || b`), the same for all consumers of the group.
             start: where a group without offsets begins: "earliest" or "latest".
             idle_ms: the iteration ends when no message came for this long; None: it waits for ever.
+            retries: read the group's retries as well, whatever their tags are, and let `retry` be called; the same for
+                all consumers of the group. Queue -1 is queue 0 of the retries.
 
         Raises:
             TypeError: an argument of another type.
-            UsageError: an illegal name; a queue of another consumer of the group; other tags than theirs; the
-                store is closed, or its dispatch is left to another process.
+            UsageError: an illegal name; a queue of another consumer of the group; other tags or topics than theirs;
+                retries of a topic that holds messages of others, or beside `queues`; the store is closed, or its
+                dispatch is left to another process.
 
         Thread: any.
         """
         self._check_dispatched("consumer")
-        arguments.texts(topic=topic)
+        arguments.texts(group=group, topic=topic)
+        arguments.flags(retries=retries)
+        retried = self._source(retry_topic(group)) if retries else None
+        return new_consumer(self._groups, self._source(topic), group, topic, queues, tags, start, idle_ms, retried)
+
+    def _source(self, topic: str) -> StoreSource:
         parts = self._parts
-        source = StoreSource(
+        return StoreSource(
             self.root,
             topic,
             reader=parts.reader,
@@ -589,8 +599,8 @@ class MessageStore(Putter, TopicsAndGroups):
             check=parts.state.check,
             at_time=self.offset_at_time,
             failure=parts.failure,
+            put=self.put,
         )
-        return new_consumer(self._groups, source, group, topic, queues, tags, start, idle_ms)
 
     def view(self) -> StoreView:
         """Return a read-only view of this store as it is now, as another process sees it.

@@ -431,9 +431,10 @@ class StoreView(Tabular):
             UsageError: as for MessageStore.consumer; and by `commit`.
         """
         from flintmq.store.consumer.consumer import new_consumer  # loads the engine only if needed
+        from flintmq.store.consumer.group import ConsumerGroups
         from flintmq.store.view_source import ViewSource
 
-        return new_consumer({}, ViewSource(topic, self), group, topic, queues, tags, start, idle_ms)
+        return new_consumer(ConsumerGroups(), ViewSource(topic, self), group, topic, queues, tags, start, idle_ms)
 
     # -- many messages ----------------------------------------------------------------------------------------------
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from flintmq.errors import UsageError
+from flintmq.message import StoredMessage
 from flintmq.store.consumer.source import VIEW_POLL_S, QueueRead, _beyond, _expired, _most
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
 from flintmq.store.layout import directories
@@ -34,6 +35,8 @@ class _Seen(NamedTuple):
 
 class ViewSource:
     """One topic of a store that is open for reading only."""
+
+    wait_s = VIEW_POLL_S
 
     def __init__(self, topic: str, view: StoreView) -> None:
         self.root, self.topic, self.view = view.root, topic, view
@@ -102,6 +105,10 @@ class ViewSource:
     def wait(self, seen: int, seconds: float) -> None:
         time.sleep(min(seconds, VIEW_POLL_S))
 
+    def on_arrival(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Do nothing: who waits looks again after `wait_s`."""
+        return lambda: None
+
     def committed(self, group: str, queue_id: int) -> int | None:
         broker = self.view.broker
         if group.startswith(LMQ_PREFIX):
@@ -109,10 +116,16 @@ class ViewSource:
         return broker.consumer_offsets.get((self.topic, group), {}).get(queue_id)
 
     def note(self, group: str, offsets: Mapping[int, int]) -> None:
-        raise UsageError(
-            f"{self.view.root}: group {group[:100]!a} cannot commit, the store is open for reading only; "
-            "open it with flintmq.MessageStore, in the process that writes it"
-        )
+        raise UsageError(self._read_only(f"group {group[:100]!a} cannot commit"))
 
     def save(self) -> None:
         """Do nothing: no offset is ever noted."""
+
+    def give_back(self, group: str, message: StoredMessage, level: int) -> bool:
+        raise UsageError(self._read_only(f"group {group[:100]!a} cannot give messages back"))
+
+    def _read_only(self, refused: str) -> str:
+        return (
+            f"{self.view.root}: {refused}, the store is open for reading only; "
+            "open it with flintmq.MessageStore, in the process that writes it"
+        )

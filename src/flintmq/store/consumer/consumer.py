@@ -11,17 +11,22 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Literal, Self
 
 from flintmq.config.text import short, tag_names
 from flintmq.errors import UsageError
+from flintmq.format.group_topics import OF_GROUPS
+from flintmq.format.text import java_decode
 from flintmq.message import StoredMessage
 from flintmq.store import arguments
-from flintmq.store.consumer.group import ConsumerGroup, GroupMember, MessageRun
+from flintmq.store.consumer.async_messages import messages_of
+from flintmq.store.consumer.group import ConsumerGroup, ConsumerGroups, GroupMember, MessageRun
+from flintmq.store.consumer.retried import TopicWithRetries
 from flintmq.store.consumer.source import WAIT_S, TopicSource
+from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
 from flintmq.store.read.known_topics import no_topic
 from flintmq.store.reentry import reentered
 from flintmq.store.services.consumer_offsets import check_names
@@ -125,7 +130,8 @@ class Consumer:
             try:
                 runs = self._wait_for(AT_ONCE, self.idle_ms, None)
             except UsageError:
-                self._check_caller()
+                if self._is_open():
+                    raise
                 return
             if not runs:
                 return
@@ -139,6 +145,14 @@ class Consumer:
                     if mine and one.messages:
                         yield one.messages[0]
 
+    def __aiter__(self) -> AsyncIterator[StoredMessage]:
+        """Iterate as `for` does, while other tasks of the event loop go on.
+
+        A task may be cancelled anywhere: messages that it did not get are given later. `commit` waits for the disk, so
+        it is best called by a thread.
+        """
+        return messages_of(self)
+
     def _wait_for(self, most: int, wait_ms: int | None, taken: list[MessageRun] | None) -> list[MessageRun]:
         """Read until there is a message and hand it out; empty if none came in time.
 
@@ -146,22 +160,31 @@ class Consumer:
         """
         limit = None if wait_ms is None else time.monotonic() + wait_ms / 1000
         while True:
-            self._check()
-            seen = self._source.arrivals()
-            with self._group.lock:
-                runs, found = self._read(most)
-                if taken is not None and found:
-                    taken += runs  # before they are handed out, so that they can be returned
-                if taken is not None or not found:
-                    self._hand_out_all(runs)
+            seen, runs, found = self._look(most, taken)
             if found:
                 return runs
-            self._warn_of_no_topic()
             left = WAIT_S if limit is None else limit - time.monotonic()
             if not runs and left <= 0:
                 return []
             if not runs:
                 self._source.wait(seen, left)
+
+    def _look(self, most: int, taken: list[MessageRun] | None) -> tuple[int, list[MessageRun], bool]:
+        """Read once, and hand out what is read if `taken` is given, or if no message is in it.
+
+        Return what `arrivals` was before, the runs, and whether there is a message.
+        """
+        self._check()
+        seen = self._source.arrivals()
+        with self._group.lock:
+            runs, found = self._read(most)
+            if taken is not None and found:
+                taken += runs  # before they are handed out, so that they can be returned
+            if taken is not None or not found:
+                self._hand_out_all(runs)
+        if not found:
+            self._warn_of_no_topic()
+        return seen, runs, found
 
     def _warn_of_no_topic(self) -> None:
         """Log once that the store has no such topic: an empty answer does not tell a misspelt one."""
@@ -220,10 +243,12 @@ class Consumer:
             most = max(most, min(MESSAGES_AHEAD, BYTES_AHEAD // len(member.fresh) // member.size))
         taken = self._source.read(queue, offset, most, None if tags is None else " || ".join(sorted(tags)))
         member.expired += taken.expired
+        if taken.refused and offset == self._group.position(queue):  # else what comes before it is handed out first
+            raise UsageError(taken.refused)
         messages = taken.messages
         if messages:
             member.size = messages[-1].size
-        if tags is not None:  # the hashes of different tags may be equal
+        if tags is not None and queue >= 0:  # the hashes of different tags may be equal
             messages = [message for message in messages if message.tags in tags]
         return MessageRun(queue, offset, taken.following, messages, as_read)
 
@@ -252,6 +277,56 @@ class Consumer:
             mine = self._group.owners.get(run.queue_id) is self._member
             if mine and self._group.positions.get(run.queue_id) == run.following:
                 self._group.move(run.queue_id, run.begin)
+
+    # -- messages that fail -----------------------------------------------------------------------------------------
+
+    def retry(self, message: StoredMessage, delay: int | None = None) -> bool:
+        """Have a message that could not be processed given again later; then it counts as processed.
+
+        It goes where RocketMQ's clients send it back to: to the topic of the group's retries, which a consumer with
+        `retries=True` reads. After the group's retryMaxTimes it becomes a dead letter.
+
+        Args:
+            message: a message of this consumer. The next `commit` covers it: a crash before gives it twice.
+            delay: a delay level from 1. None: level 3 (10 s) the first time, then a level more each time.
+
+        Returns:
+            True: it is given again. False: it is a dead letter.
+
+        Raises:
+            TypeError: an argument of another type.
+            UsageError: the consumer reads no retries, or the message is not of its topic; a level below 1; the group
+                has no queue for retries; the store is open for reading only.
+            PutFailedError, PutUnknownError: it is not stored, or may not be; do not commit it.
+
+        Durability: in the log; offsets that are committed later are not on disk before it is.
+        """
+        level = arguments.given_number("delay", delay)
+        if level is not None and level < 1:
+            raise UsageError(f"delay={level}: give a delay level from 1, or None")
+        self._check()
+        if len(self._group.reads) < 2:
+            raise UsageError(
+                f"this consumer of group {self.group[:100]!a} does not read the group's retries, so nobody would get "
+                "the message again; make it with retries=True"
+            )
+        return self._give_back(message, level or 0)
+
+    def dead(self, message: StoredMessage) -> None:
+        """Put a message into the group's dead letters; then it counts as processed.
+
+        Args, Raises, Durability: as `retry`; the consumer need not read retries.
+        """
+        self._check()
+        self._give_back(message, -1)
+
+    def _give_back(self, message: StoredMessage, level: int) -> bool:
+        if not isinstance(message, StoredMessage):
+            raise TypeError(f"message is of type {type(message).__name__}; give a message that this consumer returned")
+        topic = java_decode(message.fields.topic)
+        if topic not in self._group.reads:
+            raise UsageError(f"a message of topic {topic[:100]!a} is not one of this consumer of {self.topic[:100]!a}")
+        return self._source.give_back(self.group, message, level)
 
     # -- offsets ----------------------------------------------------------------------------------------------------
 
@@ -395,6 +470,15 @@ class Consumer:
             raise UsageError(f"this consumer of group {self.group[:100]!a} is closed; create another")
         self._source.check()
 
+    def _is_open(self) -> bool:
+        """Return whether consumer and store are open. Raises what `_check_caller` raises."""
+        self._check_caller()
+        try:
+            self._check()
+        except UsageError:
+            return False
+        return True
+
     def _check_caller(self) -> None:
         """Raise UsageError in a forked child, and in a signal handler during another call."""
         if os.getpid() != self._pid or reentered(self.root):
@@ -422,7 +506,7 @@ def check_start(start: str) -> str:
 
 
 def new_consumer(
-    groups: dict[tuple[str, str], ConsumerGroup],
+    groups: ConsumerGroups,
     source: TopicSource,
     group: str,
     topic: str,
@@ -430,8 +514,12 @@ def new_consumer(
     tags: str | None,
     start: str,
     idle_ms: int | None,
+    retries: TopicSource | None = None,
 ) -> Consumer:
-    """Make a consumer; its group is taken from `groups`, or added. See `MessageStore.consumer`."""
+    """Make a consumer; its group is taken from `groups`, or added. See `MessageStore.consumer`.
+
+    `retries`: the topic of its group's retries, if it reads them.
+    """
     arguments.texts(group=group, topic=topic, start=start)
     arguments.given_text("tags", tags)
     idle_ms = arguments.given_number("idle_ms", idle_ms)
@@ -445,8 +533,21 @@ def new_consumer(
     if not names:  # for `get` that is no tag, for RocketMQ's clients an error
         raise UsageError(f"tags={short(tags)} names no tag; give None for all messages")
     member = GroupMember(wanted, None if "*" in names else frozenset(names))
-    shared = groups.setdefault((group, topic), ConsumerGroup(group, source))
-    return Consumer(shared, topic, member, check_start(start) == "latest", idle_ms)
+    latest, reads = check_start(start) == "latest", frozenset([topic])
+    if retries is not None:
+        _check_retries(topic, wanted)
+        source, reads = TopicWithRetries(group, source, retries), frozenset([topic, retries.topic])
+    with groups.lock:
+        return Consumer(groups.of(group, source, reads), topic, member, latest, idle_ms)
+
+
+def _check_retries(topic: str, wanted: frozenset[int] | None) -> None:
+    if topic.startswith((*OF_GROUPS, LMQ_PREFIX)):
+        raise UsageError(
+            f"{topic[:100]!a} holds messages of other topics, to which a retry would go back; read it without retries"
+        )
+    if wanted is not None:
+        raise UsageError(f"queues={sorted(wanted)} and retries=True: the queues of retries would be nobody's; give one")
 
 
 def _plain(offsets: Mapping[int, int]) -> dict[int, int]:

@@ -73,6 +73,7 @@ class ConsumerGroup:
 
     name: str
     source: TopicSource
+    reads: frozenset[str]  # its topics
     lock: Lock = field(default_factory=Lock)  # held for all access to the attributes below
     members: list[GroupMember] = field(default_factory=list)
     owners: dict[int, GroupMember] = field(default_factory=dict)
@@ -103,7 +104,8 @@ class ConsumerGroup:
         assert all(member is not one for one in self.members)
         queues = self.source.queues()
         if latest and all(self.source.committed(self.name, queue) is None for queue in queues):
-            self.begins = {queue: self.source.bounds(queue)[1] for queue in queues} | self.begins
+            ends = {queue: self.source.bounds(queue)[1] for queue in queues if queue >= 0}  # retries are old messages
+            self.begins = ends | self.begins
         self.members.append(member)
         self._divided = None
 
@@ -116,6 +118,12 @@ class ConsumerGroup:
                 del self.owners[queue]
                 self.positions.pop(queue, None)
             member.queues, member.fresh = [], OrderedDict()
+
+    def has_members(self) -> bool:
+        """Return whether there is a consumer. Thread: one that does not hold the lock."""
+        with self.lock:
+            self._let_leave()
+            return bool(self.members)
 
     def _let_leave(self) -> None:
         while self.leaving:
@@ -197,3 +205,36 @@ class ConsumerGroup:
         if committed is not None:
             return committed
         return self.begins[queue] if queue in self.begins else self.source.bounds(queue)[0]
+
+
+class ConsumerGroups:
+    """The groups of one store in this process.
+
+    Attributes:
+        lock: held while a consumer joins.
+    """
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self._groups: dict[tuple[str, str], ConsumerGroup] = {}
+
+    def of(self, name: str, source: TopicSource, reads: frozenset[str]) -> ConsumerGroup:
+        """Return the group of this name on the source's topic. The lock is held.
+
+        Raises:
+            UsageError: other consumers of the group read one of its topics in another way.
+        """
+        found = self._groups.get((name, source.topic))
+        if found is None or (found.reads != reads and not found.has_members()):
+            found = self._groups[name, source.topic] = ConsumerGroup(name, source, reads)
+        for other in self._groups.values():
+            if other.name == name and other.reads != reads and other.reads & reads and other.has_members():
+                raise UsageError(
+                    f"group {name[:100]!a} reads {_listed(other.reads)} already; its consumers cannot read "
+                    f"{_listed(reads)} beside, since a group has one subscription: give the same, or another group"
+                )
+        return found
+
+
+def _listed(topics: Iterable[str]) -> str:
+    return " and ".join(f"{topic[:110]!a}" for topic in sorted(topics))

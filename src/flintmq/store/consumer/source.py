@@ -8,18 +8,20 @@ message moves to the end.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple, Protocol
 
-from flintmq.errors import StoreError
+from flintmq.errors import StoreError, UsageError
 from flintmq.format.text import java_decode, java_encode
-from flintmq.message import GetMessageStatus, StoredMessage
+from flintmq.message import GetMessageStatus, Message, PutResult, StoredMessage
 from flintmq.store.append.disk_failure import DiskFailure
 from flintmq.store.consumequeue.live_queue import RunningQueue
 from flintmq.store.consumequeue.live_queues import ConsumeQueues
 from flintmq.store.consumequeue.reader import UnitQueue
+from flintmq.store.consumer.retry import sent_back
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
 from flintmq.store.read.get import LiveReader
+from flintmq.store.services.groups import GroupSettings
 from flintmq.store.services.housekeeping import Housekeeping
 
 log = logging.getLogger("flintmq.consumer")
@@ -34,6 +36,7 @@ class QueueRead(NamedTuple):
     messages: list[StoredMessage]
     following: int  # where to continue; it moves on even if no message was wanted
     expired: int = 0
+    refused: str = ""  # why the message at the offset cannot be handed out
 
 
 class TopicSource(Protocol):
@@ -41,6 +44,7 @@ class TopicSource(Protocol):
 
     root: str
     topic: str
+    wait_s: float  # longest time that who waits may let pass before it looks again
 
     def check(self) -> None:
         """Raise UsageError if the store is closed, or for a signal handler during another call."""
@@ -78,6 +82,9 @@ class TopicSource(Protocol):
     def wait(self, seen: int, seconds: float) -> None:
         """Wait until `arrivals` differs from `seen`, or for `seconds`; may return early."""
 
+    def on_arrival(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Call a function, in another thread, when there may be news; return what ends that."""
+
     def committed(self, group: str, queue_id: int) -> int | None:
         """Return the next offset that a group wants of a queue; None without a commit."""
 
@@ -87,9 +94,17 @@ class TopicSource(Protocol):
     def save(self) -> None:
         """Make the noted offsets durable."""
 
+    def give_back(self, group: str, message: StoredMessage, level: int) -> bool:
+        """Put a retry of a message, or a dead letter if the level is negative.
+
+        Return whether it is a retry.
+        """
+
 
 class StoreSource:
     """One topic of the store that this process writes."""
+
+    wait_s = WAIT_S
 
     def __init__(
         self,
@@ -100,9 +115,10 @@ class StoreSource:
         check: Callable[[], None],
         at_time: Callable[..., int],
         failure: DiskFailure,
+        put: Callable[[Message], PutResult],
     ) -> None:
         self.root, self.topic, self.reader, self.keeping, self.check = root, topic, reader, keeping, check
-        self._at_time, self.failure = at_time, failure
+        self._at_time, self.failure, self._put = at_time, failure, put
         self._raw = java_encode(topic)
         self._known: tuple[tuple[int, int], frozenset[int]] = (-1, -1), frozenset()
         self._news: set[int] | None = None
@@ -189,6 +205,13 @@ class StoreSource:
             if self._all.arrivals == seen:
                 self._all.changed.wait(min(seconds, WAIT_S))
 
+    def on_arrival(self, callback: Callable[[], object]) -> Callable[[], None]:
+        def told(arrived: Collection[tuple[str, int]]) -> None:
+            if any(topic == self.topic for topic, _ in arrived):
+                callback()
+
+        return self._all.on_arrival(told)
+
     def committed(self, group: str, queue_id: int) -> int | None:
         return self.keeping.offsets.get(group, self.topic, queue_id)
 
@@ -211,6 +234,24 @@ class StoreSource:
             OSError: the disk refused; the store keeps trying.
         """
         self.keeping.save_now()
+
+    def give_back(self, group: str, message: StoredMessage, level: int) -> bool:
+        """Put a retry of a message, or a dead letter, as the settings of its group say.
+
+        Raises:
+            UsageError: the group has no queue for retries.
+            PutFailedError, PutUnknownError: it is not stored, or may not be.
+
+        Durability: as an ASYNC_FLUSH put. Offsets that are saved later are not on disk before it is.
+        """
+        settings = self.keeping.groups.settings(group) or GroupSettings()
+        if level >= 0 and settings.retry_queues < 1:
+            raise UsageError(f"group {group[:100]!a} has retryQueueNums {settings.retry_queues}, so it has no retries")
+        made = sent_back(
+            message, group, level=level, most=settings.retry_max_times, queues=max(settings.retry_queues, 1)
+        )
+        self._put(made).raise_for_status()
+        return made.delay_level > 0
 
 
 def _most(topic: str, most: int) -> int:

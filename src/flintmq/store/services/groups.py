@@ -40,7 +40,7 @@ _NAMES: Final = {
 class GroupSettings:
     """Settings of a consumer group, as RocketMQ's SubscriptionGroupConfig.
 
-    A broker acts on them. The store keeps them; its own consumers do not look at them.
+    A broker acts on them. The store keeps them; its own consumers look at `retry_queues` and `retry_max_times`.
 
     Args:
         consume_enable: whether its consumers get messages.
