@@ -216,7 +216,7 @@ class ConsumerGroups:
 
     def __init__(self) -> None:
         self.lock = Lock()
-        self._groups: dict[tuple[str, str], ConsumerGroup] = {}
+        self._groups: dict[str, dict[str, ConsumerGroup]] = {}  # name -> topic -> group
 
     def of(self, name: str, source: TopicSource, reads: frozenset[str]) -> ConsumerGroup:
         """Return the group of this name on the source's topic. The lock is held.
@@ -224,11 +224,12 @@ class ConsumerGroups:
         Raises:
             UsageError: other consumers of the group read one of its topics in another way.
         """
-        found = self._groups.get((name, source.topic))
+        topics = self._groups.setdefault(name, {})
+        found = topics.get(source.topic)
         if found is None or (found.reads != reads and not found.has_members()):
-            found = self._groups[name, source.topic] = ConsumerGroup(name, source, reads)
-        for other in self._groups.values():
-            if other.name == name and other.reads != reads and other.reads & reads and other.has_members():
+            found = topics[source.topic] = ConsumerGroup(name, source, reads)
+        for other in topics.values():
+            if other.reads != reads and other.reads & reads and other.has_members():
                 raise UsageError(
                     f"group {name[:100]!a} reads {_listed(other.reads)} already; its consumers cannot read "
                     f"{_listed(reads)} beside, since a group has one subscription: give the same, or another group"
