@@ -12,18 +12,18 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark import InheritableThread, SparkContext
+from pyspark import InheritableThread
 
 import flintmq
 from flintmq import Message
 from flintmq.spark.door import JAR
 from flintmq.testing import write_store
 from tests.harness.turns import one_a_day
+from tests.spark.door.python_sides import fake_python, serving
 from tests.support.engine import put_messages
 from tests.support.spark_reading import SPARK, by_python
 from tools import door_jar
@@ -48,28 +48,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
 def both(spark: Any) -> Any:
     by_python(spark)
     return spark
-
-
-def serving() -> list[int]:
-    """The processes of the Python side of this session: the first one listens, the others are its forks.
-
-    Those of Java machines that other tests started (examples of pages) are none of ours.
-    """
-    gateway: Any = SparkContext._gateway
-    java, found = gateway.proc.pid, []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if b"flintmq.spark.door.serve" in (folder / "cmdline").read_bytes() and java in ancestors(folder):
-                found.append(int(folder.name))
-        except OSError:  # it has ended
-            continue
-    return sorted(found)
-
-
-def ancestors(process: Path) -> Iterator[int]:
-    while (parent := int((process / "stat").read_text().rpartition(")")[2].split()[1])) > 0:
-        yield parent
-        process = Path(f"/proc/{parent}")
 
 
 def plan_of(frame: Any) -> str:
@@ -322,14 +300,6 @@ def scan_of(frame: Any) -> Any:
     return plan
 
 
-def fake_python(folder: Path, program: str) -> str:
-    """A Python side that does something wrong, in the place of the true one."""
-    python = folder / "python"
-    python.write_text(f"#!{sys.executable}\n{program}")
-    python.chmod(0o755)
-    return str(python)
-
-
 HEAD = """
 import os, socket, sys
 sys.stdin.readline()
@@ -343,7 +313,7 @@ WRONG = {
     "does not start": ("raise SystemExit('no such module')", "ended; its error is above"),
     "never says where it listens": ("import sys; sys.stdin.read()", "no sign of life for ten seconds"),
     "never answers": (HEAD + "sys.stdin.read()", "silent for ten seconds"),
-    "hangs up": (HEAD + "door.accept()[0].recv(1 << 16); sys.stdin.read()", "ended before its answer was complete"),
+    "hangs up": (HEAD + "while True: door.accept()[0].recv(1 << 16)", "ended before its answer was complete"),
     "sends garbage": (HEAD + "line = door.accept()[0]; line.sendall(b'HTTP/1.1 400'); sys.stdin.read()", "no message"),
     "sends no JSON": (
         HEAD + "line = door.accept()[0]; line.sendall(bytes([0, 0, 0, 5]) + b'hello'); sys.stdin.read()",

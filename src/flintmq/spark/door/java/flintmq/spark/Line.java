@@ -8,7 +8,7 @@ import java.io.UncheckedIOException;
 import java.net.SocketAddress;
 import java.net.SocketException;
 import java.nio.ByteBuffer;
-import java.nio.channels.ClosedByInterruptException;
+import java.nio.channels.ClosedChannelException;
 import java.nio.channels.ReadableByteChannel;
 import java.nio.channels.SelectionKey;
 import java.nio.channels.Selector;
@@ -27,7 +27,7 @@ final class Line implements ReadableByteChannel {
     private static final int TICK = 500; // milliseconds
     private static final int SILENT_TICKS = 20; // ticks are counted, not time: a machine that slept was not silent
 
-    private final PythonSide python;
+    final PythonSide python;
     private final Selector selector;
     private final SocketChannel channel;
     private final SelectionKey key;
@@ -52,8 +52,8 @@ final class Line implements ReadableByteChannel {
             }
         } catch (IOException error) {
             // Spark knows by the kind whether it was stopped.
-            if (error instanceof InterruptedIOException || error instanceof ClosedByInterruptException) throw new UncheckedIOException(error);
-            throw new UncheckedIOException(new IOException("the Python side of flintmq takes no request: " + error.getMessage(), error));
+            if (error instanceof InterruptedIOException || error instanceof ClosedChannelException) throw new UncheckedIOException(error);
+            throw new UncheckedIOException(new EOFException("the Python side of flintmq takes no request: " + error.getMessage()));
         }
     }
 

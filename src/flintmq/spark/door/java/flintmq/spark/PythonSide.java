@@ -5,6 +5,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.BufferedReader;
 import java.io.ByteArrayOutputStream;
+import java.io.EOFException;
 import java.io.File;
 import java.io.IOException;
 import java.io.InputStream;
@@ -180,15 +181,20 @@ final class PythonSide {
         }
     }
 
-    /** Asks the process of the driver; again, if somebody ended it just before. */
+    /** Asks the process of the driver; again, once, if somebody ended it: what is asked has no effect. */
     static JsonNode answer(ObjectNode request) {
         PythonSide python = get();
         try {
             return python.answered(request);
         } catch (UncheckedIOException error) {
-            if (python.hung || !python.hasEnded()) throw error;
+            if (!python.isGone(error)) throw error;
             return get().answered(request);
         }
+    }
+
+    /** Whether this process has ended, or the fork of it that was asked. One that hangs gets no second chance. */
+    boolean isGone(UncheckedIOException error) {
+        return !hung && (hasEnded() || error.getCause() instanceof EOFException);
     }
 
     private boolean hasEnded() {

@@ -2,6 +2,7 @@ package flintmq.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.UncheckedIOException;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.Map;
@@ -18,7 +19,7 @@ import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Plans the micro-batches of one query, by one process of the Python side that lives as long as the query.
+ * Plans the micro-batches of one query, by one process of the Python side that lives as long as the query, if nobody ends it.
  *
  * <p>Thread: one at a time.
  */
@@ -27,7 +28,7 @@ final class StoreStream implements MicroBatchStream, SupportsAdmissionControl, S
     private final Map<String, String> options;
     private final StructType schema;
     private boolean now; // the query ends with what was there when it began
-    private Line line; // opened by the first call of a batch
+    private Line line; // opened by the first call of a batch; null also where its process is gone
 
     StoreStream(String name, Map<String, String> options, StructType schema) {
         this.name = name;
@@ -57,7 +58,7 @@ final class StoreStream implements MicroBatchStream, SupportsAdmissionControl, S
 
     @Override
     public Offset initialOffset() {
-        return place(call("initial"));
+        return place(plan(request("initial")));
     }
 
     @Override
@@ -87,7 +88,7 @@ final class StoreStream implements MicroBatchStream, SupportsAdmissionControl, S
         ObjectNode request = request("next");
         request.put("start", start.json());
         request.put("limits", !(limit instanceof ReadAllAvailable));
-        return place(send(request));
+        return place(plan(request));
     }
 
     /** Takes note of it; said with the first call of a batch, for the same reason. */
@@ -98,13 +99,16 @@ final class StoreStream implements MicroBatchStream, SupportsAdmissionControl, S
 
     @Override
     public Offset reportLatestOffset() {
-        return place(call("progress"));
+        JsonNode found = figures("progress");
+        return found == null ? null : place(found);
     }
 
     @Override
     public Map<String, String> metrics(Optional<Offset> latest) {
         Map<String, String> found = new HashMap<String, String>();
-        JsonNode metrics = Line.field(call("metrics"), "metrics");
+        JsonNode answer = figures("metrics");
+        if (answer == null) return found;
+        JsonNode metrics = Line.field(answer, "metrics");
         for (Iterator<String> names = metrics.fieldNames(); names.hasNext(); ) {
             String name = (String) names.next();
             found.put(name, Line.field(metrics, name).asText());
@@ -117,7 +121,7 @@ final class StoreStream implements MicroBatchStream, SupportsAdmissionControl, S
         ObjectNode request = request("tasks");
         request.put("start", start.json());
         request.put("end", end.json());
-        return Part.all(send(request));
+        return Part.all(plan(request));
     }
 
     @Override
@@ -138,13 +142,41 @@ final class StoreStream implements MicroBatchStream, SupportsAdmissionControl, S
         return PythonSide.JSON.createObjectNode().put("call", call);
     }
 
-    private JsonNode call(String name) {
-        return send(request(name));
+    /**
+     * Asks for a part of a plan; again, once, of a new process, if somebody ended the one that was asked: a plan has no effect.
+     *
+     * <p>The new one knows from the offsets of a request all that it must. A query that ends with what was there looks again
+     * what that is.
+     */
+    private synchronized JsonNode plan(ObjectNode request) {
+        PythonSide python = line == null ? PythonSide.get() : line.python;
+        try {
+            return answer(python, request);
+        } catch (UncheckedIOException error) {
+            forget(python, error);
+            return answer(PythonSide.get(), request);
+        }
     }
 
-    private synchronized JsonNode send(ObjectNode request) {
+    /** Figures of the query; null where the process is gone that knew how far it had planned. */
+    private synchronized JsonNode figures(String name) {
+        if (line == null) return null;
+        try {
+            return answer(line.python, request(name));
+        } catch (UncheckedIOException error) {
+            forget(line.python, error);
+            return null;
+        }
+    }
+
+    private void forget(PythonSide python, UncheckedIOException error) {
+        if (!python.isGone(error)) throw error;
+        line = null;
+    }
+
+    private JsonNode answer(PythonSide python, ObjectNode request) {
         if (line == null) {
-            Line opened = PythonSide.get().ask(opening("stream").put("now", now));
+            Line opened = python.ask(opening("stream").put("now", now));
             try {
                 opened.answer();
                 line = opened;
