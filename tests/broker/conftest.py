@@ -13,6 +13,7 @@ from tests.broker.talk import KEYS, Line
 from tests.harness.in_memory import tmp_path_factory as tmp_path_factory
 from tests.support.engine import open_small, put_all
 
+SMALL = {"mappedFileSizeCommitLog": 1 << 20, "maxHashSlotNum": 100, "maxIndexNum": 400, **KEYS}
 LOOK_S = 0.02  # between two looks at the store: a test does not wait for a second
 
 
@@ -53,6 +54,18 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Broker]]:
             return stack.enter_context(Broker(root, read_only=True, **given))
 
         yield serve
+
+
+@pytest.fixture
+def writing(tmp_path: Path) -> Iterator[Callable[..., Broker]]:
+    """writing(root, ...) -> a broker that writes its store (tmp_path/"store"), stopped after the test."""
+    with ExitStack() as stack:
+
+        def write(root: Path | None = None, **given: Any) -> Broker:
+            keys = {**SMALL, **given.pop("config", {})}
+            return stack.enter_context(Broker(root or tmp_path / "store", config=keys, **given))
+
+        yield write
 
 
 @pytest.fixture

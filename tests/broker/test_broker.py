@@ -51,9 +51,17 @@ def test_it_is_started_once_and_stopped_as_often_as_one_likes(resting: Path):
     asyncio.run(serve())
 
 
-def test_it_takes_no_messages_yet(resting: Path):
-    with pytest.raises(UsageError, match="read_only=True"):
-        Broker(resting)
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"read_only": True}, "give its path"),
+        ({"store": "s", "read_only": True, "dev": True}, "leave out dev"),
+        ({"store": "s", "offsets": "file"}, "for read_only"),
+    ],
+)
+def test_words_that_do_not_go_together(given: dict[str, Any], words: str):
+    with pytest.raises(UsageError, match=words):
+        Broker(**given)
 
 
 def test_the_view_is_closed_with_it(resting: Path):

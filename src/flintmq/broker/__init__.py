@@ -5,11 +5,19 @@ listener     accepts connections
 connection   bytes to requests, and answers to bytes
 requests     who answers which request
 workers      threads that read files
-served_view  the store that is served, refreshed
+served       the store that is served, as the rooms use it
+served_store  one that the broker writes
+served_view  one that it only reads, refreshed
 routes       answers of a name server
+send         sends, and what consumers send back
 clients      heartbeats, members of groups, subscriptions
 pull         pulls, and those that are held
-offsets      offsets of groups
+locks        leases of queues
+offsets      offsets of groups beside a store that is only read
+store_offsets  those of a store that is written
+settings     topics, groups and offsets that operators change
+broker_keys  settings of a broker beyond those of its store
+rates        how fast messages come and go
 lookup       by key, by place, by time
 tables       what slaves and mqadmin ask for
 """

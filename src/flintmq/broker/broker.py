@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
 import os
+import tempfile
 import threading
 import time
-from collections.abc import Coroutine, Mapping, Set
+from collections.abc import Coroutine, Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
+from flintmq.broker.broker_keys import BrokerKeys, settings_of
 from flintmq.broker.clients import Clients
 from flintmq.broker.connection import ClientConnection
 from flintmq.broker.listener import BrokerListener
+from flintmq.broker.locks import Locks
 from flintmq.broker.lookup import Lookup
 from flintmq.broker.offsets import SAVE_S, KeptOffsets
 from flintmq.broker.pull import Pulls
 from flintmq.broker.requests import Requests
 from flintmq.broker.routes import EVERY_ADDRESS, Routes
+from flintmq.broker.send import Sends
+from flintmq.broker.served import Offsets, Served
+from flintmq.broker.served_store import ServedStore
 from flintmq.broker.served_view import ServedView
+from flintmq.broker.settings import Settings
+from flintmq.broker.store_offsets import StoreOffsets
 from flintmq.broker.tables import Tables
 from flintmq.broker.workers import ReadingThreads
 from flintmq.config.keys import StoreConfig
@@ -28,12 +37,14 @@ from flintmq.remoting import names
 from flintmq.remoting.client import split_address
 from flintmq.remoting.frames import VERSION
 from flintmq.store import arguments
+from flintmq.store.message_store import MessageStore
 from flintmq.store.view import StoreView, open_store
 
 log = logging.getLogger("flintmq.broker")
 
 WORKERS: Final = 4  # threads that read files
 STOP_S: Final = 3.0  # for what is under way at the end
+LOOPBACK: Final = "127.0.0.1"
 LEAST_S: Final = 0.2  # of it, for workers that are about to end
 WRITES: Final = (
     names.SEND, names.SEND_SHORT, names.SEND_BATCH, names.SEND_BACK, names.END_TRANSACTION,
@@ -72,6 +83,7 @@ class _Options:
     name: str
     cluster: str
     offsets: str | None  # path of a file
+    keys: BrokerKeys
 
 
 class Broker:
@@ -83,50 +95,63 @@ class Broker:
             print(broker.address)
 
     One node: it replicates nothing and knows no other broker. There is no password: whoever reaches its port can read
-    the whole store.
+    the whole store, and send to it.
 
     Thread: any.
 
     Args:
-        store: path or URL of a store; a read-only one may be a backup, a copy, or what another process writes.
-        read_only: serve a view; so far nothing else can be served.
+        store: path of a store, made if it is missing; None: a temporary one, removed at the end. A read-only one may be
+            a URL, a backup, a copy, or what another process writes.
+        read_only: serve a view: sends and changes are refused.
+        dev: small files, for experiments.
         listen: where clients come, HOST:PORT; port 0: any free one.
         grpc: one more address of the same kind, for clients whose configuration names it; None: none.
         advertise: host that clients get; None: the one that they connected to.
         name, cluster: of the broker.
-        offsets: a file that keeps offsets of groups; None: they are forgotten at the end.
-        config: as for `open_store`.
+        offsets: a file that keeps offsets of groups of a read-only store; None: they are forgotten at the end.
+        config: RocketMQ's keys of the store and of the broker, a StoreConfig, or the path of a broker.conf.
+        settings: such keys as KEY=VALUE, which win.
 
     Raises:
-        TypeError: `read_only` is neither True nor False.
+        TypeError: a switch is neither True nor False.
+        UsageError: words that do not go together.
+        ConfigError: an unknown key or an impossible value.
 
     Raises (in `start`):
         UsageError: an address that cannot be listened at; a file of offsets that is none, or inside the store.
-        FlintError: as `open_store`; the end of the log is damaged (CorruptStoreError).
+        FlintError: as `MessageStore`, or `open_store`; the end of the log is damaged (CorruptStoreError).
 
-    Durability: nothing is written but `offsets`, each 5 s and at the end.
+    Durability: as of a `put` under the store's flushDiskType: what is answered with success is in the log, and under
+    SYNC_FLUSH on disk. Read-only: nothing is written but `offsets`, each 5 s and at the end.
     """
 
     def __init__(
         self,
-        store: str | os.PathLike[str],
+        store: str | os.PathLike[str] | None = None,
         *,
         read_only: bool = False,
+        dev: bool = False,
         listen: str = "127.0.0.1:0",
         grpc: str | None = None,
         advertise: str | None = None,
         name: str = "broker-a",
         cluster: str = "DefaultCluster",
         offsets: str | os.PathLike[str] | None = None,
-        config: StoreConfig | str | os.PathLike[str] | None = None,
+        config: StoreConfig | Mapping[str, object] | str | os.PathLike[str] | None = None,
+        settings: Iterable[str] = (),
     ) -> None:
-        arguments.flags(read_only=read_only)
-        if not read_only:
-            raise UsageError("a broker takes no messages yet; say read_only=True (--read-only)")
+        arguments.flags(read_only=read_only, dev=dev)
+        if read_only and (store is None or dev):
+            raise UsageError("read_only serves a store that is there: give its path, and leave out dev")
+        if offsets is not None and not read_only:
+            raise UsageError("offsets= is for read_only: a store that is written keeps offsets of groups itself")
         places = [_place(place) for place in (listen, grpc) if place is not None]
         told = advertise or (None if places[0][0] in EVERY_ADDRESS else places[0][0])
         file = None if offsets is None else os.path.abspath(offsets)
-        self._path, self._config, self._options = store, config, _Options(places, told, name, cluster, file)
+        self._path, self._is_view, self._dev = store, read_only, dev
+        self._config, keys = settings_of(config, settings, dev=dev)
+        self._options = _Options(places, told, name, cluster, file, keys)
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self.addresses: list[str] = []  # where it listens, HOST:PORT
         self._running: _RunningBroker | None = None
         self._thread: _LoopThread | None = None
@@ -137,9 +162,13 @@ class Broker:
         return self.addresses[0]
 
     @property
-    def store(self) -> StoreView:
-        """Return the view that is served, as of the last look. It is closed with the broker."""
-        return self._now.served.view
+    def store(self) -> MessageStore | StoreView:
+        """Return the store, to put and get beside the clients; it is closed with the broker.
+
+        Of a read-only broker it is the view as of the last look.
+        """
+        served = self._now.served
+        return served.store if isinstance(served, ServedStore) else served.view
 
     def stats(self) -> BrokerStats:
         return self._now.stats()
@@ -156,12 +185,13 @@ class Broker:
         """Open the store and listen."""
         if self._running is not None:
             raise UsageError("this broker is started already")
-        view = await asyncio.get_running_loop().run_in_executor(None, self._opened)
-        running = _RunningBroker(view, self._options)
+        running = _RunningBroker(self._options)
         try:
-            self.addresses = await running.start()
+            self.addresses = await running.bind()
+            await running.start(await asyncio.get_running_loop().run_in_executor(None, self._opened))
         except BaseException:
             await running.stop()
+            self._remove()
             raise
         self._running = running
 
@@ -169,7 +199,10 @@ class Broker:
         """Accept nobody any more, answer what is under way, close the store. May be called again."""
         running, self._running = self._running, None
         if running is not None:
-            await running.stop()
+            try:
+                await running.stop()
+            finally:
+                self._remove()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -199,7 +232,20 @@ class Broker:
 
     # -- its parts ----------------------------------------------------------------------------------------------------
 
-    def _opened(self) -> StoreView:
+    def _opened(self) -> MessageStore | StoreView:
+        if self._is_view:
+            return self._opened_view()
+        path = self._path
+        if path is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="flintmq-broker-")
+            path = self._temporary.name
+        host, port = split_address(self.address)
+        usual = {"brokerIP1": _stored_host(self._options.advertise or host), "listenPort": port}
+        keys = {key: value for key, value in usual.items() if key not in self._config.given}
+        return MessageStore(path, self._config.with_keys(keys))
+
+    def _opened_view(self) -> StoreView:
+        assert self._path is not None
         view = open_store(self._path, config=self._config)
         view.check_end()
         file = self._options.offsets
@@ -208,52 +254,100 @@ class Broker:
             raise UsageError(f"{file}: is inside the store, into which nothing is written; name another file")
         return view
 
+    def _remove(self) -> None:
+        temporary, self._temporary = self._temporary, None
+        if temporary is not None:
+            temporary.cleanup()
+
 
 class _RunningBroker:
     """A broker between start and stop. Thread: the loop's."""
 
-    def __init__(self, view: StoreView, options: _Options) -> None:
-        self._places = options.places
-        self._offsets = KeptOffsets(lambda: served.broker, options.offsets)  # first: it may be refused
-        self._workers, self._clients = ReadingThreads(WORKERS, "flintmq-broker"), Clients()
-        self.served = served = ServedView(view, self._workers, self._clients.names)
+    served: ServedStore | ServedView
+
+    def __init__(self, options: _Options) -> None:
+        self._options = options
         self._requests = Requests(VERSION)
         self._listener = BrokerListener(self._requests.take, self._left)
-        self._routes = Routes(served, options.name, options.cluster, options.advertise)
-        self._pulls = Pulls(served, self._clients, self._offsets)
+        self._workers, self._clients, self._locks = ReadingThreads(WORKERS, "flintmq-broker"), Clients(), Locks()
+        self._kept: KeptOffsets | None = None
+        self._pulls: Pulls | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._store: MessageStore | StoreView | None = None
+        self._is_view = False
+
+    async def bind(self) -> list[str]:
+        """Take the addresses before the store is opened: each of its records names one."""
+        return [await self._listener.bind(*place) for place in self._options.places]
+
+    async def start(self, store: MessageStore | StoreView) -> None:
+        """Serve a store from now on, which is closed at the end."""
+        self._store = store
+        if isinstance(store, MessageStore):
+            self._join_store(store)
+        else:
+            await self._join_view(store)
+        await self._listener.serve()
+        self._tasks.append(asyncio.get_running_loop().create_task(self._keep_time()))
+
+    def _join_store(self, store: MessageStore) -> None:
+        served = self.served = ServedStore(store, self._workers, self._options.keys, lambda places: pulls.look(places))
+        self._clients.admit = served.admit
+        offsets = StoreOffsets(store)
+        routes, pulls = self._join(served, offsets)
+        self._requests.add(Settings(served, routes, self._clients, offsets, pulls).handlers())
+        sends = Sends(served, self._locks, self._options.cluster)
+        self._requests.add(sends.handlers(), in_any_case=True)
+        self._listener.put = sends.plain()
+        self._requests.refuse((names.END_TRANSACTION,), "this broker takes no messages of transactions")
+
+    async def _join_view(self, view: StoreView) -> None:
+        self._is_view = True
+        kept = self._kept = KeptOffsets(lambda: served.broker, self._options.offsets)
+        served = self.served = ServedView(view, self._workers, self._clients.names)
+        await served.first_look()
+        _, pulls = self._join(served, kept)
+        why = f"{self._options.name} serves {view.root} read-only: nothing can be sent or changed here"
+        self._requests.refuse(WRITES, why)
+
+        def looked(gone: Set[str]) -> None:
+            kept.forget(gone)
+            pulls.look()
+
+        self._tasks.append(asyncio.get_running_loop().create_task(served.keep_looking(looked)))
+
+    def _join(self, served: Served, offsets: Offsets) -> tuple[Routes, Pulls]:
+        """Make the rooms that any broker has."""
+        options = self._options
+        routes = Routes(served, options.name, options.cluster, options.advertise, self._listener.port)
+        pulls = self._pulls = Pulls(served, self._clients, offsets)
+        self._clients.gone = self._locks.left
         for room in (
             self._clients,
-            self._routes,
-            self._pulls,
-            Lookup(served, self._clients, self._offsets),
-            Tables(served, self._routes, self._clients, self._offsets),
+            self._locks,
+            routes,
+            pulls,
+            Lookup(served, self._clients, offsets),
+            Tables(served, routes, self._clients, offsets, None if self._is_view else options.keys),
         ):
             self._requests.add(room.handlers())
-        why = f"{options.name} serves {view.root} read-only: nothing can be sent or changed here"
-        self._requests.refuse(WRITES, why)
-        self._tasks: list[asyncio.Task[None]] = []
-
-    async def start(self) -> list[str]:
-        """Listen; return the addresses."""
-        await self.served.first_look()
-        addresses = [await self._listener.start(*place) for place in self._places]
-        self._routes.port = split_address(addresses[0])[1]
-        loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(one) for one in (self.served.keep_looking(self._looked), self._keep_time())]
-        return addresses
+        return routes, pulls
 
     async def stop(self) -> None:
         deadline = time.monotonic() + STOP_S
         await self._listener.stop()
         for task in self._tasks:
             task.cancel()
-        self._pulls.stop()
+        if self._pulls is not None:
+            self._pulls.stop()
         await self._requests.drain(STOP_S)
         await self._listener.end(deadline - time.monotonic())
         await self._save()
-        self._offsets.close()
+        if self._kept is not None:
+            self._kept.close()
         self._workers.end(max(deadline - time.monotonic(), LEAST_S))
-        self.served.view.close()
+        if self._store is not None:
+            await asyncio.to_thread(self._store.close)  # after which it tells of no arrivals
 
     def stats(self) -> BrokerStats:
         groups = {name: len(members) for name, members in self._clients.groups()}
@@ -262,29 +356,29 @@ class _RunningBroker:
             listener.connections,
             listener.accepted,
             listener.broken,
-            self._pulls.held,
+            0 if self._pulls is None else self._pulls.held,
             groups,
             dict(requests.unsupported),
             requests.failed,
         )
 
-    def _looked(self, gone: Set[str]) -> None:
-        self._offsets.forget(gone)
-        self._pulls.look()
-
     def _left(self, connection: ClientConnection) -> None:
         self._clients.left(connection)
-        self._pulls.left(connection)
+        if self._pulls is not None:
+            self._pulls.left(connection)
 
     async def _keep_time(self) -> None:
-        """Take out silent members, and save offsets, again and again."""
+        """Take out silent members and leases that have ended, and save offsets, again and again."""
         while True:
             await asyncio.sleep(SAVE_S)
             self._clients.sweep()
+            self._locks.sweep()
+            if isinstance(self.served, ServedStore):
+                self.served.sample()
             await self._save()
 
     async def _save(self) -> None:
-        save = self._offsets.due()
+        save = None if self._kept is None else self._kept.due()
         if save is not None:
             try:
                 await asyncio.to_thread(save)  # not by a worker: all may wait for the store's disk
@@ -307,6 +401,15 @@ class _LoopThread:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+def _stored_host(host: str) -> str:
+    """Return what records name as the store's host: an address of IPv4."""
+    try:
+        found = ipaddress.IPv4Address(host)
+    except ValueError:
+        return LOOPBACK
+    return LOOPBACK if found.is_unspecified else host
 
 
 def _place(text: str) -> tuple[str, int]:

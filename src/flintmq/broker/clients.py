@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, KeysView, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, KeysView, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -45,9 +46,16 @@ class ConsumerClient:
 
 
 class Clients:
-    """The members of all groups. Thread: the loop's."""
+    """The members of all groups. Thread: the loop's.
+
+    Attributes:
+        admit: makes a group that is not known, if that may be.
+        gone: gets a group and a client that has left it.
+    """
 
     def __init__(self) -> None:
+        self.admit: Callable[[str], Coroutine[None, None, None]] | None = None
+        self.gone: Callable[[str, str], None] = lambda group, client: None
         self._groups: dict[str, dict[str, ConsumerClient]] = {}
         self._numbers = iter(range(1, 1 << 31))  # of our own requests
 
@@ -70,6 +78,9 @@ class Clients:
     def groups(self) -> Iterator[tuple[str, Mapping[str, ConsumerClient]]]:
         yield from self._groups.copy().items()  # at one moment: figures are asked for by other threads
 
+    def members(self, group: str) -> Mapping[str, ConsumerClient]:
+        return self._groups.get(group, {})
+
     def subscription(self, group: str, topic: str) -> Subscription | None:
         """Return the newest subscription of a group to a topic."""
         found = (member.subscriptions.get(topic) for member in self._groups.get(group, {}).values())
@@ -77,12 +88,13 @@ class Clients:
 
     # -- requests ---------------------------------------------------------------------------------------------------
 
-    def heartbeat(self, request: Request) -> Answer:
+    def heartbeat(self, request: Request) -> Answer | Coroutine[None, None, Answer]:
         """Take a client's groups and subscriptions, and notify the groups that changed."""
         told = request.json()
         client = told.get("clientID")
         if not isinstance(client, str) or not client:
             raise Refused(SYSTEM_ERROR, "the body's clientID is missing")
+        groups = []
         for one in _objects(told.get("consumerDataSet")):
             group = one.get("groupName")
             if not isinstance(group, str) or not group:
@@ -95,16 +107,26 @@ class Clients:
                 dict(_subscriptions(one)),
                 time.monotonic(),
             )
+            groups.append(group)
             members = self._groups.setdefault(group, {})
             before, members[client] = members.get(client), member
             if before is None or _wanted(before) != _wanted(member):
                 self._tell(group)
+        return request.answer() if self.admit is None else self._admitted(request, groups, self.admit)
+
+    async def _admitted(
+        self, request: Request, groups: list[str], admit: Callable[[str], Coroutine[None, None, None]]
+    ) -> Answer:
+        for group in groups:
+            with suppress(Refused):  # its pulls are refused
+                await admit(group)
         return request.answer()
 
     def leave(self, request: Request) -> Answer:
         """Take a client out of the group that it names."""
         client, group = request.text("clientID"), request.text("consumerGroup", "")
         if self._groups.get(group, {}).pop(client, None) is not None:
+            self.gone(group, client)
             self._tell(group)
         return request.answer()
 
@@ -145,6 +167,7 @@ class Clients:
             gone = [client for client, member in members.items() if which(member)]
             for client in gone:
                 del members[client]
+                self.gone(group, client)
             if gone:
                 self._tell(group)
 

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 from flintmq.errors import FormatError
 from flintmq.remoting.client import join_address
@@ -24,6 +24,7 @@ TURNS: Final = 8  # requests of one connection that are under way: their answers
 KEPT_MAX: Final = 64 << 20  # bytes of answers that wait, beyond which the connection has 30 s
 KEPT_S: Final = 30.0
 IDLE_S: Final = 120.0  # silence after which a connection is closed
+PlainPut: TypeAlias = Callable[[memoryview, int, str], tuple[int, bytes | None] | None]
 _TLS, _HTTP2 = 0x16, b"PRI "
 
 
@@ -32,16 +33,19 @@ class ClientConnection(asyncio.Protocol):
 
     Args:
         take: gets each request.
+        put: gets what may be a plain send: the bytes, and where its frame begins. It returns where the frame ends, and
+            its answer or None; None: `take` is to have it.
         opened, closed: called once each; `opened` returns why the connection is refused, or None.
     """
 
     def __init__(
         self,
         take: Callable[[RemotingFrame, ClientConnection], None],
+        put: PlainPut | None,
         opened: Callable[[ClientConnection], str | None],
         closed: Callable[[ClientConnection], None],
     ) -> None:
-        self._take, self._opened, self._closed = take, opened, closed
+        self._take, self._put, self._opened, self._closed = take, put, opened, closed
         self._received = bytearray()
         self._known = False  # whether the first bytes were looked at
         self._joined: list[bytes] | None = None  # answers to the requests of one received block
@@ -104,7 +108,9 @@ class ClientConnection(asyncio.Protocol):
 
     def send(self, frame: RemotingFrame) -> None:
         """Send a frame; small ones of one received block are sent together."""
-        data = encode_frame(frame)
+        self._send(encode_frame(frame))
+
+    def _send(self, data: bytes) -> None:
         if self._joined is None:
             self._write(data)
             return
@@ -174,6 +180,11 @@ class ClientConnection(asyncio.Protocol):
                     raise FormatError(f"a header of {length} bytes; {HEADER_MAX} are the most", 5)
                 if len(view) - at < size:
                     break
+                if self._put is not None and (done := self._put(view, at, self.address)) is not None:
+                    at, answer = done
+                    if answer is not None:
+                        self._send(answer)
+                    continue
                 frame = decode_frame(view[at : at + size].tobytes())
                 at += size
                 if not frame.is_answer:

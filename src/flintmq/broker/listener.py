@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from flintmq.broker.connection import ClientConnection
+from flintmq.broker.connection import ClientConnection, PlainPut
 from flintmq.errors import UsageError
 from flintmq.remoting.client import join_address
 from flintmq.remoting.frames import RemotingFrame
@@ -29,37 +29,50 @@ class BrokerListener:
     Args:
         take: gets each request.
         left: gets each connection that has ended.
+
+    Attributes:
+        put: takes plain sends, see ClientConnection; set before `serve`.
     """
 
     def __init__(
         self, take: Callable[[RemotingFrame, ClientConnection], None], left: Callable[[ClientConnection], None]
     ) -> None:
         self._take, self._left = take, left
+        self.put: PlainPut | None = None
         self._servers: list[asyncio.Server] = []
         self._connections: set[ClientConnection] = set()
         self._of_host: Counter[str] = Counter()
         self._sweeping: asyncio.Task[None] | None = None
         self.accepted = self.broken = 0
+        self.port = 0  # of the first address
 
     @property
     def connections(self) -> int:
         return len(self._connections)
 
-    async def start(self, host: str, port: int) -> str:
-        """Listen at one more address; return it, with the port that port 0 became.
+    async def bind(self, host: str, port: int) -> str:
+        """Take one more address; return it, with the port that port 0 became.
+
+        Nobody is accepted before `serve`.
 
         Raises UsageError: the address cannot be listened at.
         """
         loop = asyncio.get_running_loop()
         try:
-            server = await loop.create_server(self._connection, host, port, backlog=1024)
+            server = await loop.create_server(self._connection, host, port, backlog=1024, start_serving=False)
         except OSError as error:
             raise UsageError(f"cannot listen at {join_address(host, port)}: {_reason(error)}") from None
         self._servers.append(server)
-        if self._sweeping is None:
-            self._sweeping = loop.create_task(self._sweep())
         sock: socket.socket = server.sockets[0]
-        return join_address(*sock.getsockname()[:2])
+        host, bound = sock.getsockname()[:2]
+        self.port = self.port or bound
+        return join_address(host, bound)
+
+    async def serve(self) -> None:
+        """Accept clients from now on."""
+        for server in self._servers:
+            await server.start_serving()
+        self._sweeping = asyncio.get_running_loop().create_task(self._sweep())
 
     async def stop(self) -> None:
         """Accept nobody any more. Connections stay."""
@@ -79,7 +92,7 @@ class BrokerListener:
             await asyncio.sleep(END_LOOK_S)
 
     def _connection(self) -> ClientConnection:
-        return ClientConnection(self._take, self._opened, self._closed)
+        return ClientConnection(self._take, self.put, self._opened, self._closed)
 
     def _opened(self, connection: ClientConnection) -> str | None:
         self.accepted += 1

@@ -7,9 +7,8 @@ from collections.abc import Coroutine
 from typing import Final
 
 from flintmq.broker.clients import Clients
-from flintmq.broker.offsets import KeptOffsets
 from flintmq.broker.requests import INT32, INT64, Answer, Handler, Refused, Request
-from flintmq.broker.served_view import ServedView
+from flintmq.broker.served import Offsets, Served
 from flintmq.errors import MessageNotFoundError
 from flintmq.message import RawResult, StoredMessage
 from flintmq.remoting.names import (
@@ -38,7 +37,7 @@ COUNT: Final = (0, INT64[1])
 class Lookup:
     """Answers requests for single facts of a store. Thread: the loop's."""
 
-    def __init__(self, served: ServedView, clients: Clients, offsets: KeptOffsets) -> None:
+    def __init__(self, served: Served, clients: Clients, offsets: Offsets) -> None:
         self._served, self._clients, self._offsets = served, clients, offsets
 
     def handlers(self) -> dict[int, Handler]:
@@ -67,7 +66,7 @@ class Lookup:
         if request.flag("_UNIQUE_KEY_QUERY", False):
             begin, end = 0, COUNT[1]
         most = min(request.number("maxNum", FOUND_MAX, (0, INT32[1])), FOUND_MAX)
-        found: list[StoredMessage] = list(await self._served.run(self._served.view.query, topic, key, begin, end, most))
+        found = await self._served.query(topic, key, begin, end, most)
         kept: list[StoredMessage] = []
         size = 0
         for message in reversed(found):
@@ -87,7 +86,7 @@ class Lookup:
     async def view(self, request: Request) -> Answer:
         offset = request.number("offset", bounds=COUNT)
         try:
-            message = await self._served.run(self._served.view.get_at, offset)
+            message = await self._served.at(offset)
         except MessageNotFoundError as error:
             raise Refused(SYSTEM_ERROR, f"can not find message by the offset, {offset}: {error}") from None
         return request.answer(body=message.raw)
@@ -96,9 +95,7 @@ class Lookup:
 
     async def offset_at(self, request: Request) -> Answer:
         boundary = "upper" if request.text("boundaryType", "LOWER").upper() == "UPPER" else "lower"
-        found = await self._served.run(
-            self._served.view.offset_at_time, *self._queue(request), request.number("timestamp"), boundary
-        )
+        found = await self._served.offset_at_time(*self._queue(request), request.number("timestamp"), boundary)
         return request.answer(fields={"offset": str(found)})
 
     def begin(self, request: Request) -> Answer:
@@ -116,16 +113,11 @@ class Lookup:
         return request.text("topic"), request.number("queueId", bounds=INT32)
 
     def _bounds(self, request: Request) -> tuple[int, int]:
-        """Return a queue's bounds as of the last look.
-
-        (0, 0) of one that has had no message, as RocketMQ answers.
-        """
-        return self._served.bounds.get(self._queue(request), (0, 0))
+        return self._served.bounds(*self._queue(request))
 
     async def _first(self, topic: str, queue_id: int) -> RawResult:
         """Read the first message of a queue."""
-        begin = self._served.bounds.get((topic, queue_id), (0, 0))[0]
-        return await self._served.run(self._served.view.get_raw, topic, queue_id, begin, 1)
+        return await self._served.read(topic, queue_id, self._served.bounds(topic, queue_id)[0])
 
     # -- offsets of groups ------------------------------------------------------------------------------------------
 
@@ -147,7 +139,7 @@ class Lookup:
     def commit(self, request: Request) -> Coroutine[None, None, Answer]:
         group, (topic, queue_id) = request.text("consumerGroup"), self._queue(request)
         offset = request.number("commitOffset", bounds=COUNT)
-        if not (group in self._clients.names() or group in self._served.broker.groups or self._offsets.knows(group)):
+        if not (group in self._clients.names() or self._served.knows_group(group) or self._offsets.knows(group)):
             raise Refused(GROUP_NOT_EXIST, f"Group {group} not exist!")
         if self._served.topic(topic) is None:
             raise Refused(TOPIC_NOT_EXIST, f"Topic {topic} not exist!")
@@ -171,6 +163,5 @@ class Lookup:
         first = await self._first(topic, queue_id)
         if not first.count:
             return first.min_offset == 0
-        view = self._served.view
-        old = view.max_physical_offset - YOUNG_FILES * view.log_file_size
+        old = self._served.log_bounds[1] - YOUNG_FILES * self._served.log_file_size
         return first.min_offset == 0 and StoredMessage(first.data).physical_offset >= old

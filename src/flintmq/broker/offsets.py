@@ -8,7 +8,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
 from typing import Final
 
@@ -69,6 +69,10 @@ class KeptOffsets:
         else:
             found = stored.consumer_offsets.get((topic, group), {}).get(queue_id)
         return None if found is None or found < 0 else found  # -1: the group has consumed nothing
+
+    def moved(self, group: str, topic: str, queue_id: int, offset: int) -> int | None:
+        """Return None: nobody sets offsets of groups here but they themselves."""
+        return None
 
     def knows(self, group: str) -> bool:
         """Return whether a group committed an offset, here or in the store."""
@@ -147,7 +151,7 @@ def encode(offsets: dict[tuple[str, str], dict[int, int]]) -> bytes:
     return config_json.write(with_table({}, offsets))
 
 
-def with_table(content: JsonObject, offsets: dict[tuple[str, str], dict[int, int]]) -> JsonObject:
+def with_table(content: JsonObject, offsets: Mapping[tuple[str, str], Mapping[int, int]]) -> JsonObject:
     """Return the content of a consumerOffset.json with these offsets in the place of its own."""
     table: JsonObject = {
         f"{topic}@{group}": dict(sorted(queues.items())) for (topic, group), queues in sorted(offsets.items())

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from flintmq.broker.clients import TAG, Clients
-from flintmq.broker.offsets import KeptOffsets
 from flintmq.broker.requests import INT32, Answer, Handler, Peer, Refused, Request
-from flintmq.broker.served_view import ServedView
+from flintmq.broker.served import Offsets, Place, Served
 from flintmq.message import GetMessageStatus, RawResult
 from flintmq.remoting.names import (
     NO_PERMISSION,
@@ -61,9 +60,9 @@ class PullRequest:
 class Pulls:
     """Answers pulls, and holds those that have to wait. Thread: the loop's."""
 
-    def __init__(self, served: ServedView, clients: Clients, offsets: KeptOffsets) -> None:
+    def __init__(self, served: Served, clients: Clients, offsets: Offsets) -> None:
         self._served, self._clients, self._offsets = served, clients, offsets
-        self._held: dict[tuple[str, int], dict[asyncio.Future[None], tuple[Peer, int]]] = {}
+        self._held: dict[Place, dict[asyncio.Future[None], tuple[Peer, str, int]]] = {}
         self.held = 0
         self._is_stopping = False
 
@@ -72,9 +71,11 @@ class Pulls:
 
     async def pull(self, request: Request) -> Answer:
         group = request.text("consumerGroup")
-        if self._served.broker.groups.get(group, {}).get("consumeEnable") is False:
+        if not self._served.may_consume(group):
             raise Refused(NO_PERMISSION, f"subscription group no permission, {group}")
         self._clients.note(group)
+        if not self._served.knows_group(group):
+            await self._served.admit(group)
         wanted = self._wanted(request)
         flags = request.number("sysFlag", 0, INT32)
         if flags & COMMITS and (offset := request.number("commitOffset", -1)) >= 0:
@@ -83,19 +84,25 @@ class Pulls:
         deadline = time.monotonic() + min(held_ms, SUSPEND_MAX_MS) / 1000
         place, offset = (wanted.topic, wanted.queue_id), wanted.offset
         while True:
-            looks = self._served.looks
-            found = await self._served.run(
-                self._served.view.get_raw, *place, offset, wanted.most, tags=wanted.tags, max_bytes=wanted.most_bytes
-            )
+            if (moved := self._offsets.moved(group, *place, offset)) is not None:
+                return request.answer(PULL_OFFSET_MOVED, self._moved(place, moved), remark="OFFSET_RESET")
+            news = self._served.news(place)
+            found = await self._served.read(*place, offset, wanted.most, wanted.tags, wanted.most_bytes)
             left = deadline - time.monotonic()
             waits = _code(found, offset) == PULL_NOT_FOUND and left > 0
             if not waits or self._is_stopping or self.held >= HELD_MAX:
-                return request.answer(_code(found, offset), _fields(found), found.data, found.status.name)
-            if looks == self._served.looks:  # else there may be news that this read did not see
-                await self._wait(place, request.peer, offset, left)
+                return request.answer(
+                    _code(found, offset),
+                    _fields(found.next_begin_offset, found.min_offset, found.max_offset),
+                    found.data,
+                    found.status.name,
+                )
+            if news == self._served.news(place):  # else there may be news that this read did not see
+                await self._wait(place, request.peer, group, offset, left)
             await request.peer.writable()
             if request.peer.is_closed:
                 return None
+            wanted = self._wanted(request)  # the topic may be gone, or closed
 
     def _wanted(self, request: Request) -> PullRequest:
         """Return what a pull asks for.
@@ -139,12 +146,15 @@ class Pulls:
             raise Refused(SYSTEM_ERROR, f"The broker does not support consumer to filter message by {kind}")
         return None if expression.strip() in ("", "*") else expression
 
+    def _moved(self, place: Place, offset: int) -> Mapping[str, str]:
+        return _fields(offset, *self._served.bounds(*place))
+
     # -- waiting ------------------------------------------------------------------------------------------------------
 
-    async def _wait(self, place: tuple[str, int], peer: Peer, offset: int, seconds: float) -> None:
+    async def _wait(self, place: Place, peer: Peer, group: str, offset: int, seconds: float) -> None:
         """Wait until a queue may have grown beyond an offset, or the connection has ended."""
         waiting = asyncio.get_running_loop().create_future()
-        self._held.setdefault(place, {})[waiting] = peer, offset
+        self._held.setdefault(place, {})[waiting] = peer, group, offset
         self.held += 1
         peer.turns.release()
         try:
@@ -160,18 +170,30 @@ class Pulls:
                 del self._held[place]
             await peer.turns.acquire()
 
-    def look(self) -> None:
-        """Wake the pulls of queues that end elsewhere after a look: they grew, or are others now."""
-        for place, of_place in self._held.items():
-            end = self._served.bounds.get(place, (0, 0))[1]
-            for waiting, (_, offset) in of_place.items():
-                if end != offset:
+    def look(self, places: Iterable[Place] | None = None) -> None:
+        """Wake the pulls of queues that end elsewhere now: they grew, or are others.
+
+        Args:
+            places: the queues that may; None: all.
+        """
+        for place in list(self._held) if places is None else places:
+            if (of_place := self._held.get(place)) is not None:
+                end = self._served.bounds(*place)[1]
+                for waiting, (_, _, offset) in of_place.items():
+                    if end != offset:
+                        _wake(waiting)
+
+    def recall(self, group: str, topic: str) -> None:
+        """Wake the pulls of a group whose offsets of a topic were set."""
+        for (of_topic, _), of_place in self._held.items():
+            for waiting, (_, of_group, _) in of_place.items():
+                if (of_topic, of_group) == (topic, group):
                     _wake(waiting)
 
     def left(self, peer: Peer) -> None:
         """Drop the pulls of a connection that has ended."""
         for of_place in self._held.values():
-            for waiting, (of, _) in of_place.items():
+            for waiting, (of, _, _) in of_place.items():
                 if of is peer:
                     _wake(waiting)
 
@@ -194,12 +216,12 @@ def _code(found: RawResult, offset: int) -> int:
     return _CODES.get(found.status, PULL_OFFSET_MOVED)
 
 
-def _fields(found: RawResult) -> Mapping[str, str]:
+def _fields(following: int, low: int, high: int) -> Mapping[str, str]:
     return {
         "suggestWhichBrokerId": "0",
-        "nextBeginOffset": str(found.next_begin_offset),
-        "minOffset": str(found.min_offset),
-        "maxOffset": str(found.max_offset),
+        "nextBeginOffset": str(following),
+        "minOffset": str(low),
+        "maxOffset": str(high),
         "topicSysFlag": "0",
         "groupSysFlag": "0",
     }

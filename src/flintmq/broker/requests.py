@@ -129,14 +129,23 @@ class Requests:
 
     def __init__(self, version: int) -> None:
         self._version, self._handlers = version, dict[int, Handler]()
+        self._in_any_case: set[int] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.unsupported: Counter[int] = Counter()
         self.failed = 0
         self._last_line = ""
 
-    def add(self, handlers: Mapping[int, Handler]) -> None:
+    def add(self, handlers: Mapping[int, Handler], *, in_any_case: bool = False) -> None:
+        """Have requests answered.
+
+        Args:
+            handlers: by code.
+            in_any_case: what they ask is done without a turn, and if the connection has ended meanwhile: it is a send.
+        """
         assert not self._handlers.keys() & handlers.keys()  # one room answers a code
         self._handlers.update(handlers)
+        if in_any_case:
+            self._in_any_case |= handlers.keys()
 
     def refuse(self, codes: tuple[int, ...], why: str) -> None:
         """Have requests answered with NO_PERMISSION."""
@@ -173,9 +182,12 @@ class Requests:
 
     async def _later(self, request: Request, answer: Coroutine[None, None, Answer]) -> None:
         try:
-            async with request.peer.turns:
-                await request.peer.writable()
-                found = None if request.peer.is_closed else await answer
+            if request.frame.code in self._in_any_case:
+                found = await answer
+            else:
+                async with request.peer.turns:
+                    await request.peer.writable()
+                    found = None if request.peer.is_closed else await answer
         except Exception as error:
             found = self._told(request, error)
         finally:

@@ -6,7 +6,7 @@ import json
 from typing import Any, Final
 
 from flintmq.broker.requests import Answer, Handler, Refused, Request
-from flintmq.broker.served_view import ServedView
+from flintmq.broker.served import Served
 from flintmq.remoting.client import join_address
 from flintmq.remoting.names import GET_ALL_TOPICS, GET_CLUSTERS, GET_ROUTE, TOPIC_NOT_EXIST
 
@@ -19,21 +19,19 @@ class Routes:
 
     Args:
         advertise: host that clients get; None: the one that a client connected to.
-
-    Attributes:
-        port: of the address that they get; known once somebody listens.
+        port: of the address that they get.
     """
 
-    def __init__(self, served: ServedView, name: str, cluster: str, advertise: str | None) -> None:
+    def __init__(self, served: Served, name: str, cluster: str, advertise: str | None, port: int) -> None:
         self._served, self.name, self.cluster = served, name, cluster
-        self._advertise, self.port = advertise, 0
+        self._advertise, self._port = advertise, port
 
     def handlers(self) -> dict[int, Handler]:
         return {GET_ROUTE: self.route, GET_CLUSTERS: self.clusters, GET_ALL_TOPICS: self.topics}
 
     def address(self, request: Request) -> str:
         """Return the address that a client gets."""
-        return join_address(self._advertise or request.peer.local_host, self.port)
+        return join_address(self._advertise or request.peer.local_host, self._port)
 
     def route(self, request: Request) -> Answer:
         topic = request.text("topic")

@@ -12,10 +12,12 @@ import os
 import time
 from collections.abc import Callable, Collection, Mapping, Set
 from concurrent.futures import Executor
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
+from flintmq.broker.served import READABLE, Place, TopicFacts
 from flintmq.errors import FlintError, StoreAccessError
 from flintmq.format.group_topics import RETRY, retry_topic
+from flintmq.message import RawResult, StoredMessage
 from flintmq.storage.files.filesystem import REAL
 from flintmq.storage.files.store_url import effects_for
 from flintmq.store.layout import directories
@@ -28,23 +30,10 @@ T = TypeVar("T")
 LOOK_S: Final = 1.0  # from one refresh to the next
 LOOK_SHARE: Final = 9  # a refresh takes at most a tenth of the time
 LONGEST_PAUSE_S: Final = 30.0
-READABLE, WRITABLE = 4, 2
 
 
-class TopicFacts(NamedTuple):
-    """Facts of a topic for clients; `perm` has the bits READABLE and WRITABLE."""
-
-    read_queues: int
-    write_queues: int
-    perm: int
-
-    @property
-    def is_readable(self) -> bool:
-        return bool(self.perm & READABLE)
-
-
-Looked: TypeAlias = tuple[BrokerConfig, Mapping[str, TopicFacts], Mapping[tuple[str, int], tuple[int, int]]]
-"""What a look finds: config/, topics, and bounds of queues, as the attributes of ServedView have them."""
+Looked: TypeAlias = tuple[BrokerConfig, Mapping[str, TopicFacts], Mapping[Place, tuple[int, int]]]
+"""What a look finds: config/, topics, and bounds of queues, as ServedView has them."""
 
 
 class ServedView:
@@ -52,9 +41,8 @@ class ServedView:
 
     Attributes:
         topics: name -> facts, as of the last look.
-        bounds: (topic, queue id) -> first queue offset, and the one after the last.
         broker: config/ of the store.
-        looks: how many refreshes there were; who reads and then waits compares it.
+        looks: how many refreshes there were.
 
     Args:
         groups: returns the names of the groups whose consumers came here.
@@ -62,8 +50,9 @@ class ServedView:
 
     def __init__(self, view: StoreView, executor: Executor, groups: Callable[[], Collection[str]]) -> None:
         self.view, self._executor, self._groups = view, executor, groups
+        self.root, self.config = view.root, view.config
         self.topics: Mapping[str, TopicFacts] = {}
-        self.bounds: Mapping[tuple[str, int], tuple[int, int]] = {}
+        self._bounds: Mapping[Place, tuple[int, int]] = {}  # first queue offset, and the one after the last
         self.broker = BrokerConfig()
         self.looks = 0
         self._told = ""
@@ -85,7 +74,49 @@ class ServedView:
     def topic_names(self) -> set[str]:
         return {*self.topics, *map(retry_topic, self._groups())}
 
-    async def run(self, function: Callable[..., T], *args: object, **given: object) -> T:
+    @property
+    def log_bounds(self) -> tuple[int, int]:
+        return self.view.min_physical_offset, self.view.max_physical_offset
+
+    @property
+    def log_file_size(self) -> int:
+        return self.view.log_file_size
+
+    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Return a queue's bounds as of the last look."""
+        return self._bounds.get((topic, queue_id), (0, 0))
+
+    def knows_group(self, name: str) -> bool:
+        return name in self.broker.groups
+
+    async def admit(self, group: str) -> None:
+        """Let any group come: nothing is written."""
+
+    def may_consume(self, group: str) -> bool:
+        return self.broker.groups.get(group, {}).get("consumeEnable") is not False
+
+    def figures(self) -> Mapping[str, str]:
+        return {}
+
+    def news(self, place: Place) -> int:
+        return self.looks
+
+    async def read(
+        self, topic: str, queue_id: int, offset: int, most: int = 1, tags: str | None = None, most_bytes: int = 1
+    ) -> RawResult:
+        view = self.view
+        return await self.run(lambda: view.get_raw(topic, queue_id, offset, most, tags=tags, max_bytes=most_bytes))
+
+    async def query(self, topic: str, key: str, begin: int, end: int, most: int) -> list[StoredMessage]:
+        return list(await self.run(self.view.query, topic, key, begin, end, most))
+
+    async def at(self, physical_offset: int) -> StoredMessage:
+        return await self.run(self.view.get_at, physical_offset)
+
+    async def offset_at_time(self, topic: str, queue_id: int, ms: int, boundary: str) -> int:
+        return await self.run(self.view.offset_at_time, topic, queue_id, ms, boundary)
+
+    async def run(self, function: Callable[..., T], *args: object) -> T:
         """Call a function in the executor.
 
         Raises StoreAccessError: the log's directory was taken away or replaced, so the result may lack messages. A
@@ -94,7 +125,7 @@ class ServedView:
         places = self._places
 
         def call() -> T:
-            found = function(*args, **given)
+            found = function(*args)
             if self._places_now() != places:
                 raise StoreAccessError(f"{self.view.root}: its log was taken away or replaced; it is read again soon")
             return found
@@ -109,7 +140,7 @@ class ServedView:
 
         Raises FlintError: the store cannot be read.
         """
-        self.broker, self.topics, self.bounds = await self.run(self._look, self.view)
+        self.broker, self.topics, self._bounds = await self.run(self._look, self.view)
 
     async def keep_looking(self, looked: Callable[[Set[str]], None]) -> None:
         """Refresh the view again and again; `looked` gets the topics that are there no more."""
@@ -143,7 +174,7 @@ class ServedView:
             return found
 
         found = await self._in_executor(look)
-        self.view, self._places, (self.broker, self.topics, self.bounds) = fresh, places, found
+        self.view, self._places, (self.broker, self.topics, self._bounds) = fresh, places, found
 
     def _places_now(self) -> list[tuple[int, int]]:
         """Return device and inode of the log's directories; nothing if one is not there."""

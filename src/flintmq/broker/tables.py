@@ -8,15 +8,16 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from flintmq.broker.broker_keys import BrokerKeys
 from flintmq.broker.clients import Clients
-from flintmq.broker.offsets import KeptOffsets, with_table
+from flintmq.broker.offsets import with_table
 from flintmq.broker.requests import Answer, Handler, Refused, Request
 from flintmq.broker.routes import Routes
-from flintmq.broker.served_view import ServedView
+from flintmq.broker.served import Offsets, Served
 from flintmq.config.keys import KEYS
-from flintmq.errors import MessageNotFoundError
 from flintmq.format import config_json
 from flintmq.format.text import java_encode
+from flintmq.message import StoredMessage
 from flintmq.remoting.names import (
     GET_CONFIG,
     GET_CONSUME_STATS,
@@ -49,16 +50,20 @@ _FILES: Mapping[int, tuple[str, str]] = {
 
 
 class Tables:
-    """Answers what is asked of a broker as a whole. Thread: the loop's."""
+    """Answers what is asked of a broker as a whole. Thread: the loop's.
 
-    def __init__(self, served: ServedView, routes: Routes, clients: Clients, offsets: KeptOffsets) -> None:
+    Args:
+        keys: of a broker that writes its store; None: it is read-only.
+    """
+
+    def __init__(
+        self, served: Served, routes: Routes, clients: Clients, offsets: Offsets, keys: BrokerKeys | None
+    ) -> None:
         self._served, self._routes, self._clients, self._offsets = served, routes, clients, offsets
+        self._is_writable, self._makes_topics = keys is not None, keys is not None and keys.auto_create_topic
         self._began_ms = int(time.time() * 1000)
-        view = served.view
-        self._folder, self._effects = (
-            os.path.join(view.root, directories.CONFIG),
-            effects_for(view.root, view.config.s3),
-        )
+        self._folder = os.path.join(served.root, directories.CONFIG)
+        self._effects = effects_for(served.root, served.config.s3)
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -98,11 +103,11 @@ class Tables:
 
     async def config(self, request: Request) -> Answer:
         """Answer with the configuration, a key a line: sizes as the files show, and what was given."""
-        view = self._served.view
-        lines = {key: _text(view.config.key(key)) for key in KEYS}
-        shown = await self._served.run(FileGeometry.of, view.root, view.config, self._effects)
+        config = self._served.config
+        lines = {key: _text(config.key(key)) for key in KEYS}
+        shown = await self._served.run(FileGeometry.of, self._served.root, config, self._effects)
         sizes = {
-            "mappedFileSizeCommitLog": view.log_file_size,
+            "mappedFileSizeCommitLog": self._served.log_file_size,
             "mappedFileSizeConsumeQueue": shown.queue_file,
             "mappedFileSizeConsumeQueueExt": shown.ext_file,
             "mapperFileSizeBatchConsumeQueue": shown.batch_file,
@@ -115,21 +120,22 @@ class Tables:
             "brokerClusterName": self._routes.cluster,
             "brokerId": "0",
             "brokerRole": "ASYNC_MASTER",
-            "autoCreateTopicEnable": "false",
+            "autoCreateTopicEnable": _text(self._makes_topics),
         }
         return request.answer(body=java_encode("".join(f"{key}={value}\n" for key, value in sorted(lines.items()))))
 
     def runtime(self, request: Request) -> Answer:
         """Answer `mqadmin brokerStatus`, and followers: where the log begins and ends."""
-        view = self._served.view
+        begin, end = self._served.log_bounds
         table = {
             "bootTimestamp": str(self._began_ms),
             "brokerActive": "true",
             "brokerVersion": str(request.version),
-            "brokerVersionDesc": f"FlintMQ {OURS}, read-only",
-            "commitLogMinOffset": str(view.min_physical_offset),
-            "commitLogMaxOffset": str(view.max_physical_offset),
+            "brokerVersionDesc": f"FlintMQ {OURS}{'' if self._is_writable else ', read-only'}",
+            "commitLogMinOffset": str(begin),
+            "commitLogMaxOffset": str(end),
             "dispatchBehindBytes": "0",
+            **self._served.figures(),
             "runtime": f"[ {time.time() - self._began_ms / 1000:.0f} seconds ]",
         }
         return request.answer(body=_body({"table": table}))
@@ -203,14 +209,12 @@ class Tables:
     def _queues(self, topic: str) -> Iterator[tuple[int, tuple[int, int]]]:
         facts = self._served.topic(topic)
         for queue_id in range(facts.read_queues if facts is not None else 0):
-            yield queue_id, self._served.bounds.get((topic, queue_id), (0, 0))
+            yield queue_id, self._served.bounds(topic, queue_id)
 
     async def _time(self, topic: str, queue_id: int, offset: int) -> int:
         """Return the store time of a message; 0 if it cannot be read."""
-        try:
-            return (await self._served.run(self._served.view.get, topic, queue_id, offset)).store_timestamp
-        except MessageNotFoundError:
-            return 0
+        found = await self._served.read(topic, queue_id, offset)
+        return StoredMessage(found.data).store_timestamp if found.count else 0
 
     def _by_queue(self, facts: Mapping[str, Any], entries: list[tuple[str, int, dict[str, int]]]) -> bytes:
         """Encode a table with queues as its keys.

@@ -671,6 +671,16 @@ class MessageStore(Putter, TopicsAndGroups):
 
     # -- watch and close --------------------------------------------------------------------------------------------
 
+    @property
+    def min_physical_offset(self) -> int:
+        """Log offset at which the log begins."""
+        return self._parts.files.min_offset
+
+    @property
+    def max_physical_offset(self) -> int:
+        """Log offset after the last record."""
+        return self._parts.log.end
+
     def stats(self) -> StoreStats:
         """Return counters since the store was opened, and the lag of disk, queues and index.
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from flintmq.remoting.client import RemotingClient
-from tests.broker.talk import KEYS, Line, heartbeat, pull
+from tests.broker.talk import KEYS, Line, heartbeat, pull, send
 from tests.cli.conftest import Run, process
 from tests.remoting.remoting_peer import strict
 from tests.support.engine import log_files, open_small, put_all, stored
@@ -36,6 +36,16 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def everything(root: Path) -> dict[str, tuple[bytes, int]]:
     """Every file of a store with its bytes and its time."""
     return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in root.rglob("*") if path.is_file()}
+
+
+@contextmanager
+def writing(*words: object) -> Iterator[tuple["subprocess.Popen[str]", str]]:
+    """The same of a broker that writes its store."""
+    with process("broker", *words, "--listen", "127.0.0.1:0") as child:
+        assert child.stdout is not None
+        found = re.match(r"ready: (127\.0\.0\.1:\d+)", child.stdout.readline())
+        assert found
+        yield child, found[1]
 
 
 @contextmanager
@@ -108,6 +118,47 @@ def test_a_warning_where_others_can_come(store: Path) -> None:
     )
 
 
+# -- a store that it writes --------------------------------------------------------------------------------------------
+
+
+def test_what_was_sent_is_there_after_any_end(run: Run, tmp_path: Path) -> None:
+    store = tmp_path / "new"
+    for number, (end, code) in enumerate(((signal.SIGTERM, 0), (signal.SIGKILL, -9), (signal.SIGINT, 0))):
+        with writing(store, "--dev") as (child, address):
+            with Line(address) as line:
+                assert line.ask(310, send("T"), b"%d" % number).fields["queueOffset"] == str(number)
+            child.send_signal(end)
+            assert child.wait(20) == code
+    result = run("scan", store, "--json")
+    assert result.code == 0 and len(result.out.splitlines()) == 3
+
+
+def test_a_store_that_is_in_use(run: Run, tmp_path: Path) -> None:
+    with writing(tmp_path / "new", "--dev"):
+        result = run("broker", tmp_path / "new", "--listen", "0")
+    assert (result.code, result.out) == (6, "") and "another process" in result.err
+
+
+def test_a_temporary_store(tmp_path: Path) -> None:
+    with process("broker", "--dev", "--listen", "0", "--json") as child:
+        assert child.stdout is not None
+        root = Path(json.loads(child.stdout.readline())["store"])
+        assert (root / "commitlog").is_dir()
+        ended(child)
+    assert not root.exists()
+
+
+def test_keys_of_brokers(tmp_path: Path) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text("brokerName=b\nautoCreateTopicEnable=false\nnamesrvAddr=x:1\nflushDiskType=SYNC_FLUSH\n")
+    with writing(tmp_path / "new", "--config", conf) as (_, address), Line(address) as line:
+        assert line.ask(310, send("T"), b"x").code == 17
+        assert b"flushDiskType=SYNC_FLUSH" in line.ask(26).body
+    with writing(tmp_path / "new", "--config", conf, "--set", "autoCreateTopicEnable=true") as (_, address):
+        with Line(address) as line:
+            assert line.ask(310, send("T"), b"x").code == 0
+
+
 # -- what it refuses ---------------------------------------------------------------------------------------------------
 
 
@@ -117,7 +168,11 @@ def test_words_that_cannot_be(run: Run, store: Path, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         for words, code, said in (
-            ((store,), 2, "--read-only"),
+            (("--read-only",), 2, "give its path"),
+            ((store, "--read-only", "--dev"), 2, "leave out dev"),
+            ((store, "--offsets", "o.json"), 2, "for read_only"),
+            ((tmp_path / "wrong.json",), 2, "is a file"),
+            ((tmp_path / "new", "--set", "autoCreateTopicEnable=maybe"), 2, "neither true nor false"),
             ((tmp_path / "none", "--read-only"), 2, "none"),
             ((tmp_path / "empty", "--read-only"), 2, "empty"),
             ((store, "--read-only", "--listen", f"127.0.0.1:{port}"), 2, f"cannot listen at 127.0.0.1:{port}: "),

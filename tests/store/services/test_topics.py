@@ -1,11 +1,14 @@
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from flintmq.errors import UsageError
+from flintmq.message import Message
 from flintmq.storage.files.filesystem import REAL
 from flintmq.store.layout.config_writer import ConfigFile
 from flintmq.store.services.topics import Topics, TopicSettings
+from tests.support.engine import open_small
 
 
 @pytest.fixture
@@ -105,3 +108,22 @@ def test_settings_of_another_type_are_refused(topics, wrong):
     with pytest.raises(TypeError, match="is of type"):
         topics.create("t", TopicSettings(**wrong))
     assert not topics.file.changed
+
+
+def test_settings_that_are_asked_for_again_and_again(tmp_path: Path):
+    """They are kept as objects, and are those of the file after each change of it."""
+    with open_small(tmp_path / "s") as store:
+        for queues in (4, 8, 2):
+            store.create_topic("T", queues)
+            for _ in range(2):
+                found = store.topic("T")
+                assert found is not None and found.write_queues == queues
+        store.put(Message("T", queue_id=5))
+        store.put(Message("New", queue_id=1))
+        assert {name: one.write_queues for name, one in store.topics().items()} == {"T": 6, "New": 8}
+        for name, queues in (("T", 6), ("New", 8)):
+            found = store.topic(name)
+            assert found is not None and found.write_queues == queues
+        assert store.topic("None") is None
+        store.create_topic("None", 1)
+        assert store.topic("None") is not None

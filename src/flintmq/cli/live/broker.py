@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from flintmq.cli import signals
-from flintmq.cli.declare import option
-from flintmq.cli.options import JsonOption, SetOption, StoreArgument, broker_conf_option, examples
+from flintmq.cli.declare import Argument, option
+from flintmq.cli.options import JsonOption, SetOption, broker_conf_option, examples
 from flintmq.cli.output import dumps, output
-from flintmq.cli.values import LOOPBACK, parse_address, store_config
+from flintmq.cli.values import LOOPBACK, parse_address
 from flintmq.remoting.client import join_address
 
 PORT = 9876
 EPILOG = examples(
+    "flintmq broker store --listen 127.0.0.1:9876",
     "flintmq broker /var/rocketmq/store --read-only --listen 127.0.0.1:9876",
     "flintmq broker /var/rocketmq/store --read-only --listen 127.0.0.1:9877 --offsets offsets.json",
 )
@@ -24,8 +25,14 @@ EPILOG = examples(
 
 @dataclass(frozen=True)
 class BrokerWords:
-    store: StoreArgument
-    read_only: bool = option("--read-only", "Serve what is there; nothing is written. So far it must be said.", False)
+    store: Annotated[
+        str | None,
+        Argument(
+            "STORE", "A store's directory, made if missing; with --read-only also a URL. Without it a temporary one."
+        ),
+    ] = None
+    read_only: bool = option("--read-only", "Serve what is there; sends are refused, and nothing is written.", False)
+    dev: bool = option("--dev", "Small files, for experiments.", False)
     listen: str = option(
         "--listen HOST:PORT",
         "Where clients come; PORT alone is one of this machine only, port 0 any free one.",
@@ -37,7 +44,9 @@ class BrokerWords:
     )
     name: str = option("--name NAME", "The broker's name.", "broker-a", text=True)
     cluster: str = option("--cluster NAME", "Its cluster's name.", "DefaultCluster", text=True)
-    offsets: str | None = option("--offsets FILE", "Keep offsets of groups here; without it they are forgotten.")
+    offsets: str | None = option(
+        "--offsets FILE", "With --read-only: keep offsets of groups here; without it they are forgotten."
+    )
     config: Annotated[str | None, broker_conf_option("The configuration, broker.conf.")] = None
     settings: SetOption = None
     as_json: JsonOption = False
@@ -46,10 +55,11 @@ class BrokerWords:
 def command(words: BrokerWords) -> int:
     """Serve a store to stock clients of RocketMQ.
 
-    It is their name server and their broker, until Ctrl-C or SIGTERM: `namesrvAddr` is the address of --listen. With
-    --read-only they consume by queue and tag, look up by key, id and time, and go on from their group's offset; of a
-    store that is written meanwhile new messages come within a second or two. mqadmin shows it. Sends are refused. One
-    node, without a password: whoever reaches the port can read the whole store. One line on standard output says that
+    It is their name server and their broker, until Ctrl-C or SIGTERM: `namesrvAddr` is the address of --listen. They
+    send, consume by queue and tag, look up by key, id and time; retries, dead letters and delay levels are RocketMQ's,
+    and so is the directory afterwards. With --read-only sends are refused, groups go on from their offsets, and of a
+    store that is written meanwhile new messages come within a second or two. mqadmin shows it. One node, without a
+    password: whoever reaches the port can read the whole store, and send to it. One line on standard output says that
     it is ready; with --json an object (event, listen, store, pid, seconds).
     """
     begin = time.monotonic()
@@ -64,23 +74,27 @@ def command(words: BrokerWords) -> int:
     with Broker(
         words.store,
         read_only=words.read_only,
+        dev=words.dev,
         listen=str(listen),
         grpc=grpc,
         advertise=words.advertise,
         name=words.name,
         cluster=words.cluster,
         offsets=words.offsets,
-        config=store_config(words.settings, words.config),
+        config=words.config,
+        settings=words.settings or (),
     ) as broker:
+        store = words.store or broker.store.root
+        may = "read the whole store" + ("" if words.read_only else ", and send to it")
         for host, _ in addresses:
             if not _only_here(host):
-                out.note(f"{host} is no address of this machine alone: whoever reaches it can read the whole store")
+                out.note(f"{host} is no address of this machine alone: whoever reaches it can {may}")
         if words.as_json:
             seconds = round(time.monotonic() - begin, 3)
-            ready = {"event": "ready", "listen": broker.addresses, "store": words.store}
+            ready = {"event": "ready", "listen": broker.addresses, "store": store}
             out.lines([dumps({**ready, "pid": os.getpid(), "seconds": seconds})])
         else:
-            out.lines([f"ready: {', '.join(broker.addresses)}, store {words.store}"])
+            out.lines([f"ready: {', '.join(broker.addresses)}, store {store}"])
         stop.wait()
     return 0
 

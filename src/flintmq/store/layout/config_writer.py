@@ -32,6 +32,7 @@ class ConfigFile:
         self.usable = name in reader.files  # False: `.bak` is the better one, or there is none
         self._tables = tuple(tables)
         self.changed = self._is_encoded = False
+        self.changes = 0  # of anything but single members: who keeps what was read compares it
         self.lock = Lock()  # hold it to read or change `value`
         # Tables of which single members change: with thousands of groups, a commit encodes its own and no others.
         self._texts: dict[str | int, dict[str | int, str]] = {}
@@ -55,6 +56,7 @@ class ConfigFile:
         if table:
             self._new[table, member] = None
         else:
+            self.changes += 1
             self._texts.clear()
 
     def mark_written(self) -> None:
@@ -110,6 +112,7 @@ class ConfigFile:
         self.write(data)
         with self.lock:
             self.value, self.changed = merged, False
+            self.changes += 1
             self._texts.clear()
         return True
 

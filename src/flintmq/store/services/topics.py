@@ -30,6 +30,7 @@ log = logging.getLogger("flintmq.topics")
 TABLE = "topicConfigTable"
 READ_WRITE = 6
 MOST_PERM = 7
+READ_MAX = 10_000  # topics whose settings are kept as objects
 MOST_QUEUES = 1024  # a larger queue id does not widen its topic: RocketMQ's clients make an object of each queue
 _LIGHT = "%LMQ%"  # light queues are no topics
 _ONE_QUEUE = (*OF_GROUPS, "RMQ_SYS_", "rmq_sys_")
@@ -101,6 +102,7 @@ class Topics:
 
     def __init__(self, file: ConfigFile, queues: int, levels: int) -> None:
         self.file, self.queues, self.levels = file, queues, levels
+        self._read: tuple[int, dict[str, TopicSettings | None]] = -1, {}  # changes of the file, settings as of then
 
     def queue_count(self, topic: str) -> int | None:
         with self.file.lock:
@@ -112,9 +114,17 @@ class Topics:
             return set(map(str, self.file.table(TABLE)))
 
     def settings(self, topic: str) -> TopicSettings | None:
+        """Return the settings of a topic, which a broker asks for with each message."""
+        at, read = self._read
+        if at == self.file.changes and topic in read:
+            return read[topic]
         with self.file.lock:
+            if at != self.file.changes or len(read) >= READ_MAX:
+                read = {}
+                self._read = self.file.changes, read
             found = self.file.table(TABLE).get(topic)
-            return TopicSettings.of(topic, found) if isinstance(found, dict) else None
+            read[topic] = TopicSettings.of(topic, found) if isinstance(found, dict) else None
+            return read[topic]
 
     def all_settings(self) -> dict[str, TopicSettings]:
         with self.file.lock:

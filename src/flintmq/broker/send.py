@@ -1,0 +1,422 @@
+"""Sends of producers, and messages that consumers send back: each is a put.
+
+A put is one compiled call in the loop, unless it waits for the disk or for replicas. Upstream: SendMessageProcessor,
+AbstractSendMessageProcessor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+import struct
+from collections.abc import Coroutine, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from flintmq.broker.connection import PlainPut
+from flintmq.broker.locks import Locks
+from flintmq.broker.requests import INT32, Answer, Handler, Refused, Request
+from flintmq.broker.served import TopicFacts
+from flintmq.broker.served_store import INHERITS, ONE_QUEUE, ServedStore
+from flintmq.errors import MessageNotFoundError
+from flintmq.format import properties
+from flintmq.format.consume_queue import SCHEDULE_TOPIC
+from flintmq.format.group_topics import RETRY, dead_letter_topic, retry_topic
+from flintmq.format.text import java_encode, java_int
+from flintmq.kernels import compiled
+from flintmq.kernels.write import send_frame
+from flintmq.message import Message, PutMessageStatus, PutResult
+from flintmq.remoting.frames import ANSWER, ONE_WAY, VERSION, RemotingFrame, encode_frame
+from flintmq.remoting.names import (
+    FLUSH_DISK_TIMEOUT,
+    FLUSH_SLAVE_TIMEOUT,
+    GROUP_NOT_EXIST,
+    MESSAGE_ILLEGAL,
+    NO_PERMISSION,
+    SEND,
+    SEND_BACK,
+    SEND_BATCH,
+    SEND_SHORT,
+    SERVICE_NOT_AVAILABLE,
+    SLAVE_NOT_AVAILABLE,
+    SUCCESS,
+    SYSTEM_ERROR,
+    TOPIC_NOT_EXIST,
+)
+from flintmq.remoting.sends import answer_pieces, send_answer
+from flintmq.storage.files.filesystem import REAL
+from flintmq.store.append.unique_keys import UniqueKeys
+from flintmq.store.consumer.retry import sent_back
+from flintmq.store.layout.config_reader import BATCH_TYPE
+from flintmq.store.services.topics import TopicSettings
+
+LONG: Final = (
+    "producerGroup", "topic", "defaultTopic", "defaultTopicQueueNums", "queueId", "sysFlag", "bornTimestamp", "flag",
+    "properties", "reconsumeTimes", "unitMode", "maxReconsumeTimes", "batch",
+)  # fmt: skip
+"""Names of the fields of a send (10); the short form (310, 320) has the letters from `a` on."""
+_GROUP, _TOPIC, _TEMPLATE, _QUEUES, _QUEUE_ID, _SYS_FLAG, _BORN, _FLAG, _PROPERTIES, _RETRIED, _, _MOST, _BATCH = range(
+    13
+)
+_NAMES: Final = {SEND: LONG, SEND_SHORT: tuple("abcdefghijklm"), SEND_BATCH: tuple("abcdefghijklm")}
+NOT_TO_BE_SENT_TO: Final = frozenset({
+    SCHEDULE_TOPIC, "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC",
+    "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT",
+})  # fmt: skip
+_LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+")
+TOPIC_MAX: Final = 127
+PROPERTIES_MAX: Final = 0x7FFF
+_ENTRY = struct.Struct(">iiiii")  # of a batch: size, magic, checksum, flag, bytes of the body
+CLUSTER: Final = "CLUSTER"  # property with the broker's cluster, by which a client knows where to answer
+_NO_WAIT = properties.WAIT + properties.NAME_END + "false" + properties.VALUE_END
+_KEY = properties.UNIQ_KEY + properties.NAME_END
+_RAW_KEY = _KEY.encode()
+_DELAY = properties.DELAY + properties.NAME_END
+_PREPARED = properties.TRAN_MSG + properties.NAME_END
+
+_REFUSALS: Final = (MESSAGE_ILLEGAL, SERVICE_NOT_AVAILABLE)
+Status = PutMessageStatus
+_CODES: Final = {
+    Status.PUT_OK: SUCCESS,
+    Status.FLUSH_DISK_TIMEOUT: FLUSH_DISK_TIMEOUT,
+    Status.FLUSH_SLAVE_TIMEOUT: FLUSH_SLAVE_TIMEOUT,
+    Status.SLAVE_NOT_AVAILABLE: SLAVE_NOT_AVAILABLE,
+    Status.MESSAGE_ILLEGAL: MESSAGE_ILLEGAL,
+    Status.PROPERTIES_SIZE_EXCEEDED: MESSAGE_ILLEGAL,
+    Status.WHEEL_TIMER_MSG_ILLEGAL: MESSAGE_ILLEGAL,
+    Status.SERVICE_NOT_AVAILABLE: SERVICE_NOT_AVAILABLE,
+}
+"""Status of a put -> code of the answer; all else is SYSTEM_ERROR. What is stored counts as sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendRequest:
+    """The fields of a send."""
+
+    topic: str
+    template: str  # the topic by which a new one is made
+    queues: int  # that a new topic gets
+    queue_id: int  # negative: any
+    sys_flag: int
+    born_ms: int
+    flag: int
+    properties: str
+    retried: int  # times
+    most_retries: int | None
+
+    @classmethod
+    def of(cls, request: Request) -> SendRequest:
+        names = _NAMES[request.frame.code]
+        return cls(
+            request.text(names[_TOPIC]),
+            request.text(names[_TEMPLATE], ""),
+            request.number(names[_QUEUES], 4, INT32),
+            request.number(names[_QUEUE_ID], bounds=INT32),
+            request.number(names[_SYS_FLAG], 0, INT32),
+            request.number(names[_BORN]),
+            request.number(names[_FLAG], 0, INT32),
+            request.text(names[_PROPERTIES], ""),
+            request.number(names[_RETRIED], 0, INT32),
+            request.number(names[_MOST], bounds=INT32) if names[_MOST] in request.frame.fields else None,
+        )
+
+
+class _NewTopic:
+    """A topic that is being made, and the sends that wait for it in their order."""
+
+    def __init__(self) -> None:
+        self.lock, self.waiting = asyncio.Lock(), 0
+
+
+class Sends:
+    """Puts what clients send. Thread: the loop's."""
+
+    def __init__(self, served: ServedStore, locks: Locks, cluster: str) -> None:
+        self._served, self._store, self._locks = served, served.store, locks
+        config, self._keys = served.config, UniqueKeys(REAL)
+        self._waits = config.flush_disk_type == "SYNC_FLUSH" or config.broker_role == "SYNC_MASTER"
+        self._cluster = f"{CLUSTER}{properties.NAME_END}{cluster}{properties.VALUE_END}"
+        self._raw_cluster, self._pieces = java_encode(self._cluster), answer_pieces(VERSION)
+        self._checked: set[str] = set()  # topics of the store with names that may be sent to
+        self._new: dict[str, _NewTopic] = {}
+
+    def handlers(self) -> dict[int, Handler]:
+        return {SEND: self.send, SEND_SHORT: self.send, SEND_BATCH: self.send, SEND_BACK: self.send_back}
+
+    # -- plain sends --------------------------------------------------------------------------------------------------
+
+    def plain(self) -> PlainPut | None:
+        """Return a function that puts plain sends without a frame made of them, or None."""
+        return self._put_plain if compiled() and not self._waits else None
+
+    def _put_plain(self, data: memoryview, at: int, host: str) -> tuple[int, bytes | None] | None:
+        """Put the plain send that begins at data[at].
+
+        Returns:
+            Where its frame ends, and its answer unless it wants none. None: it is not plain, or is to be refused, which
+            `send` does.
+        """
+        found = send_frame.read(data, at, host)
+        if found is None:
+            return None
+        end, opaque, flag, _, _, _, message = found
+        topic, queue_id, raw = message.topic, message.queue_id, message.properties_bytes
+        if topic not in self._checked:
+            return None
+        facts = self._served.topic(topic)
+        if facts is None or topic in self._new or not facts.is_writable or not 0 <= queue_id < facts.write_queues:
+            return None
+        if raw is None or _RAW_KEY not in raw or len(raw) + len(self._raw_cluster) > PROPERTIES_MAX:
+            return None
+        if self._raw_cluster not in raw:
+            message.properties_bytes = raw + self._raw_cluster
+        result = self._store.put(message)
+        if flag & ONE_WAY:
+            return end, None
+        if not result:
+            return end, encode_frame(self._answered(opaque, [result], queue_id))
+        quick = send_frame.answer(self._pieces, opaque, queue_id, result)
+        return end, quick or encode_frame(self._answered(opaque, [result], queue_id))
+
+    # -- sends --------------------------------------------------------------------------------------------------------
+
+    def send(self, request: Request) -> Answer | Coroutine[None, None, Answer]:
+        asked = SendRequest.of(request)
+        _check_topic(asked.topic)
+        facts = self._served.topic(asked.topic)
+        if facts is None or asked.topic in self._new:
+            return self._send_first(request, asked)
+        return self._send(request, asked, facts)
+
+    async def _send_first(self, request: Request, asked: SendRequest) -> Answer:
+        """Send to a topic that is made meanwhile. Messages that wait for it keep their order."""
+        new = self._new.setdefault(asked.topic, _NewTopic())
+        new.waiting += 1
+        try:
+            async with new.lock:
+                answer = self._send(request, asked, await self._made(asked))
+        finally:
+            new.waiting -= 1
+            if not new.waiting:
+                del self._new[asked.topic]
+        return await answer if isinstance(answer, Coroutine) else answer
+
+    async def _made(self, asked: SendRequest) -> TopicFacts:
+        """Make the topic as a broker with autoCreateTopicEnable does; return its facts.
+
+        Raises Refused: topics are not made so.
+        """
+        facts, template = self._served.topic(asked.topic), self._served.topic(asked.template)
+        if facts is not None:
+            return facts
+        if asked.topic.startswith(RETRY):
+            settings = ONE_QUEUE
+        elif template is None or not template.perm & INHERITS:
+            raise Refused(TOPIC_NOT_EXIST, f"topic[{asked.topic}] not exist, apply first please!")
+        else:
+            queues = max(min(asked.queues, template.write_queues), 1)
+            settings = TopicSettings(queues, queues, template.perm & ~INHERITS)
+        await self._served.make_topic(asked.topic, settings)
+        facts = self._served.topic(asked.topic)
+        assert facts is not None
+        return facts
+
+    def _send(self, request: Request, asked: SendRequest, facts: TopicFacts) -> Answer | Coroutine[None, None, Answer]:
+        self._checked.add(asked.topic)
+        if not facts.is_writable:
+            raise Refused(NO_PERMISSION, f"the topic[{asked.topic}] sending message is forbidden")
+        if asked.queue_id >= max(facts.write_queues, facts.read_queues):
+            raise Refused(
+                SYSTEM_ERROR,
+                f"request queueId[{asked.queue_id}] is illegal, topic[{asked.topic}] has {facts.write_queues} queues",
+            )
+        queue_id = asked.queue_id if asked.queue_id >= 0 else random.randrange(max(facts.write_queues, 1))
+        if request.frame.code == SEND_BATCH or request.flag(_NAMES[request.frame.code][_BATCH], False):
+            return self._send_batch(request, asked, queue_id)
+        if asked.topic.startswith(RETRY):
+            return self._send_retry(request, asked, queue_id)
+        return self._put(request, self._message(request, asked, asked.topic, queue_id))
+
+    def _message(self, request: Request, asked: SendRequest, topic: str, queue_id: int) -> Message:
+        text = asked.properties
+        if _PREPARED in text and properties.parse(text).get(properties.TRAN_MSG, "").lower() == "true":
+            raise Refused(NO_PERMISSION, "this broker takes no messages of transactions")
+        level = java_int(properties.parse(text).get(properties.DELAY, "")) if _DELAY in text else None
+        return Message(
+            topic,
+            request.frame.body,
+            queue_id=queue_id,
+            flag=asked.flag,
+            born_timestamp=asked.born_ms,
+            sys_flag=asked.sys_flag,
+            reconsume_times=asked.retried,
+            properties_bytes=self._properties(text),
+            delay_level=max(level or 0, 0),
+            born_host=request.peer.address,
+            wait=_NO_WAIT not in text,
+        )
+
+    def _properties(self, text: str) -> bytes:
+        """Return properties as they came, with the broker's cluster, and a key if they have none."""
+        if text and not text.endswith(properties.VALUE_END):
+            text += properties.VALUE_END
+        if _KEY not in text:
+            text += f"{_KEY}{self._keys.take(1)[0]}{properties.VALUE_END}"
+        if self._cluster not in text:
+            text += self._cluster
+        raw = java_encode(text)
+        if len(raw) > PROPERTIES_MAX:
+            raise Refused(MESSAGE_ILLEGAL, self._illegal())
+        return raw
+
+    async def _send_retry(self, request: Request, asked: SendRequest, queue_id: int) -> Answer:
+        """Put the message of an orderly consumer that gives it up for now, or for good."""
+        group = asked.topic.removeprefix(RETRY)
+        settings = self._store.group(group)
+        if settings is None:
+            raise Refused(GROUP_NOT_EXIST, f"subscription group not exist, {group}")
+        most = settings.retry_max_times if asked.most_retries is None else asked.most_retries
+        topic = asked.topic
+        if asked.retried > most or self._locks.is_ordered(group):
+            topic, queue_id = dead_letter_topic(group), 0
+            await self._served.make_topic(topic, ONE_QUEUE)
+        message = self._message(request, asked, topic, queue_id)
+        if topic != asked.topic:
+            message.delay_level = 0
+        return await self._put_later(request, message)
+
+    # -- batches ------------------------------------------------------------------------------------------------------
+
+    async def _send_batch(self, request: Request, asked: SendRequest, queue_id: int) -> Answer:
+        """Put a batch, all of it or nothing."""
+        if asked.topic.startswith(RETRY):
+            raise Refused(MESSAGE_ILLEGAL, f"batch request does not support retry group {asked.topic}")
+        messages = [
+            Message(
+                asked.topic,
+                body,
+                queue_id=queue_id,
+                flag=flag,
+                born_timestamp=asked.born_ms,
+                sys_flag=asked.sys_flag,
+                reconsume_times=asked.retried,
+                properties_bytes=raw,
+                born_host=request.peer.address,
+            )
+            for body, flag, raw in _entries(request.frame.body)
+        ]
+        if not messages:
+            raise Refused(MESSAGE_ILLEGAL, "the batch is empty")
+        results = await self._served.run(self._store.put_batch, messages, self._shared(asked))
+        return self._answered(
+            request.frame.opaque, results, queue_id, properties.parse(asked.properties).get(properties.UNIQ_KEY)
+        )
+
+    def _shared(self, asked: SendRequest) -> dict[str, str] | None:
+        """Return a batch's own properties where it becomes one record; else they are not stored.
+
+        So it is from 5.4.0 on. 5.3.3 adds them to those of each message, which all get the batch's key by that.
+        """
+        settings = self._store.topic(asked.topic)
+        is_one = settings is not None and settings.attributes.get("queue.type") == BATCH_TYPE
+        return properties.parse(asked.properties) if is_one else None
+
+    # -- what consumers send back -------------------------------------------------------------------------------------
+
+    async def send_back(self, request: Request) -> Answer:
+        """Put a message that a consumer could not process: for later, or into the dead letters."""
+        group, offset = request.text("group"), request.number("offset")
+        settings = self._store.group(group)
+        if settings is None:
+            raise Refused(GROUP_NOT_EXIST, f"subscription group not exist, {group}")
+        if settings.retry_queues <= 0:  # the group wants no retries
+            return request.answer()
+        try:
+            message = await self._served.at(offset)
+        except MessageNotFoundError as error:
+            raise Refused(SYSTEM_ERROR, f"look message by offset failed, {offset}: {error}") from None
+        back = sent_back(
+            message,
+            group,
+            level=request.number("delayLevel", 0, INT32),
+            most=request.number("maxReconsumeTimes", settings.retry_max_times, INT32),
+            queues=settings.retry_queues,
+            origin_id=request.text("originMsgId", "") or None,
+        )
+        queues = settings.retry_queues if back.topic == retry_topic(group) else 1
+        await self._served.make_topic(back.topic, TopicSettings(queues, queues))
+        answer = await self._put_later(request, back)
+        code = answer.code if answer is not None else SUCCESS
+        return request.answer() if code == SUCCESS else answer
+
+    # -- puts ---------------------------------------------------------------------------------------------------------
+
+    def _put(self, request: Request, message: Message) -> Answer | Coroutine[None, None, Answer]:
+        if not self._waits:
+            return self._answered(request.frame.opaque, [self._store.put(message)], message.queue_id)
+        stored = self._store.put_async(message)  # now: messages of a connection keep their order
+
+        async def answer() -> Answer:
+            return self._answered(request.frame.opaque, [await stored], message.queue_id)
+
+        return answer()
+
+    async def _put_later(self, request: Request, message: Message) -> Answer:
+        return self._answered(request.frame.opaque, [await self._store.put_async(message)], message.queue_id)
+
+    def _answered(self, opaque: int, results: list[PutResult], queue_id: int, key: str | None = None) -> RemotingFrame:
+        """Return the answer of a put, or of the puts of a batch."""
+        first = results[0]
+        code = _CODES.get(first.status, SYSTEM_ERROR)
+        if first.physical_offset < 0:
+            remark = self._illegal() if code == MESSAGE_ILLEGAL else f"{first.status.name}: {first.reason}"
+            code = code if code in _REFUSALS else SYSTEM_ERROR
+            return RemotingFrame(code, opaque, ANSWER, remark, {}, b"", "JAVA", VERSION)
+        ids = ",".join(one.offset_msg_id for one in results)
+        answer = send_answer(opaque, VERSION, ids, queue_id, first.queue_offset, key or first.msg_id)
+        return answer if code == SUCCESS else replace(answer, code=code)
+
+    def _illegal(self) -> str:
+        return (
+            "the message is illegal, maybe msg body or properties length not matched. msg body length limit "
+            f"{self._served.config.max_message_size}B, msg properties length limit 32KB."
+        )
+
+
+def _check_topic(topic: str) -> None:
+    """Refuse a topic that cannot be sent to."""
+    if not topic.strip():
+        raise Refused(SYSTEM_ERROR, "The specified topic is blank.")
+    if not _LEGAL.fullmatch(topic):
+        raise Refused(SYSTEM_ERROR, "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$")
+    if len(topic) > TOPIC_MAX:
+        raise Refused(SYSTEM_ERROR, "The specified topic is longer than topic max length.")
+    if topic in NOT_TO_BE_SENT_TO:
+        raise Refused(NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
+
+
+def _entries(data: bytes) -> Iterator[tuple[bytes, int, bytes]]:
+    """Yield body, flag and properties of each message of a batch.
+
+    Raises Refused: the bytes are none.
+    """
+    at = 0
+    while at < len(data):
+        if len(data) - at < _ENTRY.size:
+            raise _broken(at)
+        size, _, _, flag, length = _ENTRY.unpack_from(data, at)
+        body = at + _ENTRY.size
+        text = body + length + 2
+        if length < 0 or text > len(data) or size < 0:
+            raise _broken(at)
+        end = text + int.from_bytes(data[text - 2 : text], "big")
+        if end > len(data) or end - at != size:
+            raise _broken(at)
+        raw = data[text:end]
+        yield data[body : body + length], flag, raw if not raw or raw.endswith(b"\x02") else raw + b"\x02"
+        at = end
+
+
+def _broken(at: int) -> Refused:
+    return Refused(MESSAGE_ILLEGAL, f"the batch is damaged at byte {at}")

@@ -1,0 +1,127 @@
+"""Declares the store that a broker serves, as its rooms use it: one to write, or a view."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, Protocol, TypeVar
+
+from flintmq.config.keys import StoreConfig
+from flintmq.message import RawResult, StoredMessage
+
+T = TypeVar("T")
+
+READABLE, WRITABLE = 4, 2
+Place = tuple[str, int]
+"""A queue: topic, queue id."""
+
+
+class TopicFacts(NamedTuple):
+    """Facts of a topic for clients; `perm` has the bits READABLE and WRITABLE."""
+
+    read_queues: int
+    write_queues: int
+    perm: int
+
+    @property
+    def is_readable(self) -> bool:
+        return bool(self.perm & READABLE)
+
+    @property
+    def is_writable(self) -> bool:
+        return bool(self.perm & WRITABLE)
+
+
+class Served(Protocol):
+    """Reads of a store. Thread: the loop's."""
+
+    root: str
+    config: StoreConfig
+
+    @property
+    def log_file_size(self) -> int: ...
+
+    @property
+    def log_bounds(self) -> tuple[int, int]:
+        """Return where the log begins and ends."""
+
+    def topic(self, name: str) -> TopicFacts | None:
+        """Return facts of a topic; None: there is no such topic."""
+
+    def topic_names(self) -> set[str]: ...
+
+    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Return a queue's first offset, and the one after the last.
+
+        (0, 0) of one that never had a message.
+        """
+
+    def knows_group(self, name: str) -> bool:
+        """Return whether the store has a consumer group."""
+
+    async def admit(self, group: str) -> None:
+        """Make a consumer group that is not known, if that may be.
+
+        Raises Refused: it may not.
+        """
+
+    def may_consume(self, group: str) -> bool:
+        """Return whether a group's settings let it consume."""
+
+    def news(self, place: Place) -> int:
+        """Return a number that changes when a queue may have grown.
+
+        Who reads and then waits compares it.
+        """
+
+    def figures(self) -> Mapping[str, str]:
+        """Return how fast messages come and go, by RocketMQ's names; nothing where nobody puts."""
+
+    async def run(self, function: Callable[..., T], *args: object) -> T:
+        """Call a function in a thread that reads files.
+
+        Raises StoreAccessError: the store was taken away meanwhile, so the result may lack messages.
+        """
+
+    async def read(
+        self, topic: str, queue_id: int, offset: int, most: int = 1, tags: str | None = None, most_bytes: int = 1
+    ) -> RawResult:
+        """Return records of a queue, as `get_raw` does; by default a single one."""
+
+    async def query(self, topic: str, key: str, begin: int, end: int, most: int) -> list[StoredMessage]:
+        """Return the newest messages with a key, in log order."""
+
+    async def at(self, physical_offset: int) -> StoredMessage:
+        """Return the message at a place of the log.
+
+        Raises MessageNotFoundError: no record begins there.
+        """
+
+    async def offset_at_time(self, topic: str, queue_id: int, ms: int, boundary: str) -> int: ...
+
+
+class Offsets(Protocol):
+    """Offsets of groups. Thread: the loop's.
+
+    Attributes:
+        changes: how many offsets were committed.
+        has_own: whether there are others than those of the store's files.
+    """
+
+    changes: int
+
+    @property
+    def has_own(self) -> bool: ...
+
+    def get(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Return the next offset that a group wants of a queue; None: it never committed one."""
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None: ...
+
+    def moved(self, group: str, topic: str, queue_id: int, offset: int) -> int | None:
+        """Return where a group must go on that wants an offset; None: there."""
+
+    def knows(self, group: str) -> bool:
+        """Return whether a group has committed an offset."""
+
+    def all(self) -> Mapping[tuple[str, str], Mapping[int, int]]:
+        """Return the offsets of all groups, (topic, group) to queue to offset."""

@@ -1,0 +1,185 @@
+"""The store that a broker writes, as its rooms use it.
+
+What is near the log's end is in memory: such a read, and each put, is one compiled call in the loop. All else goes to
+the executor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor
+from contextlib import suppress
+from typing import Final, TypeVar
+
+from flintmq.broker.broker_keys import BrokerKeys
+from flintmq.broker.rates import PutAndGetRates
+from flintmq.broker.requests import Refused
+from flintmq.broker.served import READABLE, WRITABLE, Place, TopicFacts
+from flintmq.format.group_topics import retry_topic
+from flintmq.message import RawResult, StoredMessage
+from flintmq.remoting.names import GROUP_NOT_EXIST
+from flintmq.store.message_store import MessageStore
+from flintmq.store.services.topics import TopicSettings
+
+log = logging.getLogger("flintmq.broker")
+T = TypeVar("T")
+
+HOT: Final = 64 << 20  # bytes before the log's end that count as in memory
+TEMPLATE: Final = "TBW102"
+"""The topic whose route producers ask for before the first message of a topic that nobody made."""
+TEMPLATE_QUEUES: Final = 8
+INHERITS: Final = 1  # bit of TEMPLATE's permissions
+ONE_QUEUE: Final = TopicSettings(1, 1)
+
+
+class ServedStore:
+    """A store that is open for writing. Thread: the loop's, but for `run`'s function.
+
+    Args:
+        arrived: gets the queues that have new messages.
+    """
+
+    def __init__(
+        self, store: MessageStore, executor: Executor, keys: BrokerKeys, arrived: Callable[[Iterable[Place]], None]
+    ) -> None:
+        self.store, self.keys, self._executor, self._arrived = store, keys, executor, arrived
+        self.root, self.config = store.root, store.config
+        self._loop = asyncio.get_running_loop()
+        self._news: Counter[Place] = Counter()
+        self._came: deque[Place] = deque()
+        self._is_waking = False
+        self._hot: dict[Place, tuple[int, int]] = {}  # the oldest read that was near the log's end: queue, log offset
+        self._rates = PutAndGetRates()
+        store.on_arrival(self._note)
+
+    # -- topics and groups --------------------------------------------------------------------------------------------
+
+    def topic(self, name: str) -> TopicFacts | None:
+        found = self.store.topic(name)
+        if found is not None:
+            return TopicFacts(found.read_queues, found.write_queues, found.perm)
+        if name == TEMPLATE and self.keys.auto_create_topic:
+            return TopicFacts(TEMPLATE_QUEUES, TEMPLATE_QUEUES, READABLE | WRITABLE | INHERITS)
+        return None
+
+    def topic_names(self) -> set[str]:
+        return set(self.store.topics())
+
+    def knows_group(self, name: str) -> bool:
+        return self.store.group(name) is not None
+
+    async def admit(self, group: str) -> None:
+        if not self.knows_group(group):
+            if not self.keys.auto_create_group:
+                raise Refused(GROUP_NOT_EXIST, f"subscription group [{group}] does not exist")
+            await self.make_group(group)
+
+    def may_consume(self, group: str) -> bool:
+        found = self.store.group(group)
+        return found is None or found.consume_enable
+
+    async def make_topic(self, name: str, settings: TopicSettings) -> None:
+        """Make a topic if it is not there.
+
+        Raises FlintError, OSError: as `create_topic`.
+        """
+        if self.store.topic(name) is None:
+            await self.run(self.store.create_topic, name, settings)
+
+    async def make_group(self, name: str) -> None:
+        """Make a consumer group and its topic of retries, if they are not there."""
+        if self.store.group(name) is None:
+            await self.run(self.store.create_group, name)
+        await self.make_topic(retry_topic(name), ONE_QUEUE)
+
+    @property
+    def log_file_size(self) -> int:
+        return self.config.mapped_file_size_commit_log
+
+    # -- reads --------------------------------------------------------------------------------------------------------
+
+    @property
+    def log_bounds(self) -> tuple[int, int]:
+        return self.store.min_physical_offset, self.store.max_physical_offset
+
+    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        return self.store.bounds(topic, queue_id)
+
+    def figures(self) -> Mapping[str, str]:
+        return self._rates.shown(self.store.stats())
+
+    def sample(self) -> None:
+        """Keep counters for `figures`."""
+        self._rates.take(self.store.stats())
+
+    def news(self, place: Place) -> int:
+        return self._news[place]
+
+    async def read(
+        self, topic: str, queue_id: int, offset: int, most: int = 1, tags: str | None = None, most_bytes: int = 1
+    ) -> RawResult:
+        def read() -> RawResult:
+            return self.store.get_raw(topic, queue_id, offset, most, tags=tags, max_bytes=most_bytes)
+
+        place = topic, queue_id
+        if self._is_hot(place, offset):
+            return read()
+        found = await self.run(read)
+        if found.count:
+            at = StoredMessage(found.data).physical_offset
+            if self.store.max_physical_offset - at <= HOT:
+                self._hot[place] = offset, at
+        return found
+
+    def _is_hot(self, place: Place, offset: int) -> bool:
+        """Return whether what a queue has from an offset on lies near the log's end, or is nothing."""
+        since = self._hot.get(place)
+        if since is not None:
+            if self.store.max_physical_offset - since[1] > HOT:
+                del self._hot[place]
+            elif offset >= since[0]:
+                return True
+        return offset >= self.store.bounds(*place)[1]
+
+    async def query(self, topic: str, key: str, begin: int, end: int, most: int) -> list[StoredMessage]:
+        def query() -> list[StoredMessage]:
+            with self.store.view() as view:
+                return list(view.query(topic, key, begin, end, most))
+
+        return await self.run(query)
+
+    async def at(self, physical_offset: int) -> StoredMessage:
+        return await self.run(self.store.get_at, physical_offset)
+
+    async def offset_at_time(self, topic: str, queue_id: int, ms: int, boundary: str) -> int:
+        return await self.run(self.store.offset_at_time, topic, queue_id, ms, boundary)
+
+    async def run(self, function: Callable[..., T], *args: object) -> T:
+        return await self._loop.run_in_executor(self._executor, lambda: function(*args))
+
+    # -- news ---------------------------------------------------------------------------------------------------------
+
+    def _note(self, places: list[Place]) -> None:
+        """Take queues that have new messages, in the thread that dispatches.
+
+        The loop is woken once for all that come until it has looked. It lowers the flag before it takes what came: so
+        what comes in between is taken now or wakes it again.
+        """
+        self._came.extend(places)
+        if not self._is_waking:
+            self._is_waking = True
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._tell)
+
+    def _tell(self) -> None:
+        self._is_waking = False
+        places = set[Place]()
+        with suppress(IndexError):
+            while True:
+                places.add(self._came.popleft())
+        for place in places:
+            self._news[place] += 1
+        self._arrived(places)

@@ -1,0 +1,53 @@
+"""Keeps offsets of groups in the store that a broker writes, and those that an operator set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from flintmq.store.message_store import MessageStore
+
+
+class StoreOffsets:
+    """Offsets of groups, kept by the store. Thread: the loop's.
+
+    An offset that is set while consumers are there is also kept here until one of them knows: what they commit before
+    that would undo it. Upstream: ConsumerOffsetManager.assignResetOffset.
+    """
+
+    has_own = False
+
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+        self._resets: dict[tuple[str, str, int], int] = {}
+        self.changes = 0
+
+    def get(self, group: str, topic: str, queue_id: int) -> int | None:
+        found = self._store.consumer_offset(group, topic, queue_id)
+        return None if found is None or found < 0 else found
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        if (group, topic, queue_id) not in self._resets:
+            self._store.commit_offset(group, topic, queue_id, offset)
+            self.changes += 1
+
+    def reset(self, group: str, topic: str, queue_id: int, offset: int, *, is_online: bool) -> None:
+        """Set an offset, whatever the group's consumers commit until one of them knows."""
+        self._resets.pop((group, topic, queue_id), None)
+        self.commit(group, topic, queue_id, offset)
+        if is_online:
+            self._resets[group, topic, queue_id] = offset
+
+    def moved(self, group: str, topic: str, queue_id: int, offset: int) -> int | None:
+        """Return where a group must go on that wants an offset; None: there. It is returned once."""
+        found = self._resets.pop((group, topic, queue_id), None)
+        return None if found == offset else found
+
+    def knows(self, group: str) -> bool:
+        return self._store.group(group) is not None
+
+    def all(self) -> Mapping[tuple[str, str], Mapping[int, int]]:
+        found: dict[tuple[str, str], dict[int, int]] = {}
+        for group in self._store.groups():
+            for (topic, queue_id), offset in self._store.group_offsets(group).items():
+                found.setdefault((topic, group), {})[queue_id] = offset
+        return found

@@ -1,0 +1,256 @@
+"""Sends: each is stored as RocketMQ's broker stores it, and answered as it answers."""
+
+import struct
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from flintmq.broker import Broker
+from flintmq.message import StoredMessage
+from flintmq.store.message_store import MessageStore
+from tests.broker.conftest import SMALL
+from tests.broker.talk import Line, batch, heartbeat, pull, records, send
+from tests.support.threads import within
+
+PROPERTIES = "KEYS\x01k1 k2\x02UNIQ_KEY\x01AC10\x02WAIT\x01true\x02TAGS\x01red\x02"
+ONE_WAY = 2
+
+
+def stored(broker: Broker) -> MessageStore:
+    assert isinstance(broker.store, MessageStore)
+    assert broker.store.wait_dispatched(10)
+    return broker.store
+
+
+def only(broker: Broker, topic: str = "T", queue_id: int = 0) -> StoredMessage:
+    """The one message of a queue."""
+    [found] = stored(broker).get(topic, queue_id, 0).messages
+    return found
+
+
+def test_a_message_is_stored_as_it_came(writing: Callable[..., Broker], line: Callable[[Broker], Line]):
+    broker = writing()
+    with Line(broker.address) as client:
+        mine = "{}:{}".format(*client.socket.getsockname())
+        answer = client.ask(310, send("T", 2, PROPERTIES, flag=5, sys_flag=1), b"body")
+    assert (answer.code, answer.remark, answer.language) == (0, None, "JAVA")
+    one = only(broker, "T", 2)
+    assert answer.fields == {
+        "msgId": one.offset_msg_id,
+        "queueId": "2",
+        "queueOffset": "0",
+        "transactionId": "AC10",
+        "MSG_REGION": "DefaultRegion",
+        "TRACE_ON": "true",
+    }
+    assert (one.body, one.flag, one.sys_flag, one.born_host) == (b"body", 5, 1, mine)
+    assert (one.born_timestamp, one.reconsume_times, one.tags, one.keys) == (1_700_000_000_000, 0, "red", "k1 k2")
+    assert one.fields.properties == (PROPERTIES + "CLUSTER\x01DefaultCluster\x02").encode()
+    assert one.store_host == broker.address, "VIEW_MESSAGE_BY_ID goes to the address in the id"
+
+
+def test_the_long_form(writing: Callable[..., Broker], line: Callable[[Broker], Line]):
+    """Go's client sends so (10), and ends properties without their last sign."""
+    broker = writing()
+    fields = {
+        "producerGroup": "P", "topic": "T", "defaultTopic": "TBW102", "defaultTopicQueueNums": 4, "queueId": 1,
+        "sysFlag": 0, "bornTimestamp": 5, "flag": 0, "properties": "TAGS\x01x", "reconsumeTimes": 0,
+        "unitMode": "false", "maxReconsumeTimes": 0, "batch": "false",
+    }  # fmt: skip
+    assert line(broker).ask(10, fields, b"go").code == 0
+    one = only(broker, "T", 1)
+    assert (one.body, one.tags, one.properties["CLUSTER"]) == (b"go", "x", "DefaultCluster")
+    assert one.msg_id, "as RocketMQ's broker, it gives a message without a key one"
+
+
+def test_the_first_send_makes_the_topic(writing: Callable[..., Broker], line: Callable[[Broker], Line]):
+    broker = writing()
+    client = line(broker)
+    assert client.ask(105, {"topic": "New"}).code == 17
+    template = client.ask(105, {"topic": "TBW102"})
+    assert b'"perm":7' in template.body and b'"writeQueueNums":8' in template.body
+    numbers = [client.start(310, send("New", n % 4, queues=4), b"%d" % n) for n in range(40)]
+    assert [client.answer(number).code for number in numbers] == [0] * 40
+    route = client.ask(105, {"topic": "New"})
+    assert route.code == 0 and b'"perm":6' in route.body and b'"writeQueueNums":4' in route.body
+    bodies = [one.body for queue in range(4) for one in stored(broker).get("New", queue, 0).messages]
+    assert sorted(bodies) == sorted(b"%d" % n for n in range(40))
+
+
+def test_no_topic_is_made_where_that_is_off(writing: Callable[..., Broker], line: Callable[[Broker], Line]):
+    client = line(writing(config={"autoCreateTopicEnable": "false"}))
+    assert client.ask(105, {"topic": "TBW102"}).code == 17
+    answer = client.ask(310, send("New"), b"x")
+    assert (answer.code, answer.remark) == (17, "topic[New] not exist, apply first please!")
+
+
+def test_a_queue_that_a_topic_has_not(writing: Callable[..., Broker], line: Callable[[Broker], Line]):
+    broker = writing()
+    client = line(broker)
+    stored(broker).create_topic("T", 4)
+    assert client.ask(310, send("T", 4), b"x").code == 1
+    places = {int(client.ask(310, send("T", -1), b"x").fields["queueId"]) for _ in range(60)}
+    assert places == {0, 1, 2, 3}, "any of them"
+    assert stored(broker).topic("T").write_queues == 4  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("topic", "code"),
+    [("", 1), (" ", 1), ("a/b", 1), ("ä", 1), ("x" * 128, 1), ("SCHEDULE_TOPIC_XXXX", 16),
+     ("RMQ_SYS_TRANS_HALF_TOPIC", 16), ("x" * 127, 0), ("a%b|c-D_9", 0)],
+)  # fmt: skip
+def test_topics(writing: Callable[..., Broker], line: Callable[[Broker], Line], topic: str, code: int):
+    answer = line(writing()).ask(310, send(topic), b"x")
+    assert answer.code == code and (answer.remark or code == 0)
+
+
+def test_what_the_store_refuses(writing: Callable[..., Broker], line: Callable[[Broker], Line]):
+    broker = writing(config={"maxMessageSize": 1000})
+    client = line(broker)
+    assert client.ask(310, send("T"), b"x" * 1000).code == 0
+    large = client.ask(310, send("T"), b"x" * 1001)
+    assert large.code == 13 and "msg body length limit 1000B" in str(large.remark)
+    assert client.ask(310, send("T", 0, "a\x01" + "b" * 33_000), b"x").code == 13
+    assert client.ask(310, send("T", 0, "a\x01\0\x02"), b"x").code == 13, "a zero byte"
+    timer = client.ask(310, send("T", 0, "TIMER_DELAY_MS\x015000\x02"), b"x")
+    assert timer.code == 1 and "WHEEL_TIMER_NOT_ENABLE" in str(timer.remark)
+    half = client.ask(310, send("T", 0, "TRAN_MSG\x01true\x02"), b"x")
+    assert half.code == 16 and "transactions" in str(half.remark)
+    assert client.ask(37, {"producerGroup": "P"}).code == 16
+    assert len(stored(broker).get("T", 0, 0).messages) == 1
+
+
+@pytest.mark.parametrize("name", list("behg"))
+def test_a_field_that_is_missing_or_none(writing: Callable[..., Broker], line: Callable[[Broker], Line], name: str):
+    client = line(writing())
+    without = {one: value for one, value in send("T").items() if one != name}
+    if name != "h":  # a flag may be missing
+        answer = client.ask(310, without, b"x")
+        assert answer.code == 1 and f"field {name}" in str(answer.remark)
+    if name != "b":
+        answer = client.ask(310, {**send("T"), name: "x"}, b"x")
+        assert answer.code == 1 and f"field {name}" in str(answer.remark)
+
+
+def test_oneway(writing: Callable[..., Broker], line: Callable[[Broker], Line]):
+    """Nothing is answered, and what came before the client hung up is stored."""
+    broker = writing()
+    client = line(broker)
+    for n in range(50):
+        client.start(310, send("T", 0), b"%d" % n, flag=ONE_WAY)
+    assert client.is_quiet(0.1)
+    client.close()
+    assert within(lambda: len(list(stored(broker))) == 50)
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_messages_of_a_connection_keep_their_order(
+    writing: Callable[..., Broker], line: Callable[[Broker], Line], flush: str
+):
+    broker = writing(config={"flushDiskType": flush})
+    client = line(broker)
+    numbers = [client.start(310, send("T", 0), b"%d" % n) for n in range(300)]
+    offsets = [int(client.answer(number).fields["queueOffset"]) for number in numbers]
+    assert offsets == list(range(300))
+    found = [one.body for one in stored(broker)]
+    assert found == [b"%d" % n for n in range(300)]
+
+
+def test_under_sync_flush_an_answer_means_the_disk(
+    writing: Callable[..., Broker], line: Callable[[Broker], Line], monkeypatch: pytest.MonkeyPatch
+):
+    broker = writing(config={"flushDiskType": "SYNC_FLUSH"})
+    client = line(broker)
+    assert client.ask(310, send("T", 0), b"x").code == 0
+    store = stored(broker)
+    assert store.stats().flush_behind_bytes == 0
+
+
+def test_batches(writing: Callable[..., Broker], line: Callable[[Broker], Line]):
+    broker = writing()
+    client = line(broker)
+    parts = [
+        (b"a", "TAGS\x01t\x02UNIQ_KEY\x01U1\x02"),
+        (b"b", "TAGS\x01t\x02UNIQ_KEY\x01U2"),
+        (b"", "UNIQ_KEY\x01U3\x02"),
+    ]
+    answer = client.ask(320, send("T", 1, "UNIQ_KEY\x01U1,U2,U3\x02WAIT\x01true\x02", batch="true"), batch(*parts))
+    assert answer.code == 0
+    found = stored(broker).get("T", 1, 0).messages
+    assert [one.body for one in found] == [b"a", b"b", b""]
+    assert [one.msg_id for one in found] == ["U1", "U2", "U3"]
+    assert {one.flag for one in found} == {7}
+    assert answer.fields["msgId"] == ",".join(one.offset_msg_id for one in found)
+    assert (answer.fields["queueOffset"], answer.fields["transactionId"]) == ("0", "U1,U2,U3")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"x", batch((b"a", ""))[:-1], batch((b"a", "")) + b"\0", struct.pack(">iiiii", -1, 0, 0, 0, -5) + b"12"],
+)
+def test_a_batch_that_is_none_is_not_stored(
+    writing: Callable[..., Broker], line: Callable[[Broker], Line], body: bytes
+):
+    broker = writing()
+    answer = line(broker).ask(320, send("T", 0, batch="true"), body)
+    assert answer.code == 13 and answer.remark
+    assert not stored(broker).get("T", 0, 0).messages
+
+
+def test_delay_levels(writing: Callable[..., Broker], line: Callable[[Broker], Line]):
+    broker = writing(config={"messageDelayLevel": "1s 1h"})
+    client = line(broker)
+    assert client.ask(310, send("T", 0, "DELAY\x011\x02"), b"soon").code == 0
+    assert client.ask(310, send("T", 0, "DELAY\x012\x02"), b"late").code == 0
+    answer = client.ask(11, pull("T", 0, 0, sysFlag=6, suspendTimeoutMillis=8000))
+    [one] = records(answer.body)
+    assert StoredMessage(one).body == b"soon"
+
+
+def test_a_waiting_consumer_gets_a_message_at_once(writing: Callable[..., Broker], line: Callable[[Broker], Line]):
+    broker = writing()
+    stored(broker).create_topic("T", 1)
+    waiting, sender = line(broker), line(broker)
+    for n in range(20):
+        number = waiting.start(11, pull("T", 0, n, sysFlag=6, suspendTimeoutMillis=9000))
+        assert waiting.is_quiet(0.02)
+        sender.ask(310, send("T", 0), b"%d" % n)
+        [one] = records(waiting.answer(number, 2).body)
+        assert StoredMessage(one).body == b"%d" % n
+
+
+def test_many_connections_send_at_once(writing: Callable[..., Broker]):
+    broker = writing()
+
+    def work(number: int) -> None:
+        with Line(broker.address) as client:
+            waiting = [client.start(310, send("T", number % 4), b"%d-%d" % (number, n)) for n in range(200)]
+            codes.extend(client.answer(one).code for one in waiting)
+
+    codes: list[int] = []
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(60)
+    assert codes == [0] * 1600
+    bodies = [one.body for one in stored(broker)]
+    assert len(bodies) == len(set(bodies)) == 1600
+
+
+def test_a_temporary_store(line: Callable[[Broker], Line]):
+    with Broker(dev=True) as broker:
+        root = Path(stored(broker).root)
+        assert line(broker).ask(310, send("T"), b"x").code == 0 and root.exists()
+    assert not root.exists()
+
+
+def test_what_was_sent_is_there_after_a_restart(tmp_path: Path):
+    for n in range(3):
+        with Broker(tmp_path / "s", config=SMALL) as broker, Line(broker.address) as client:
+            assert client.ask(310, send("T", 0), b"%d" % n).fields["queueOffset"] == str(n)
+            assert client.ask(34, body=heartbeat("c", "G", topics={"T": "*"})).code == 0
+            client.ask(15, {"consumerGroup": "G", "topic": "T", "queueId": 0, "commitOffset": n + 1})
+            assert client.ask(14, {"consumerGroup": "G", "topic": "T", "queueId": 0}).fields["offset"] == str(n + 1)

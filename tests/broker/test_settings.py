@@ -1,0 +1,144 @@
+"""What operators change: topics, groups, offsets that are set back."""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from flintmq.broker import Broker
+from tests.broker.talk import Line, heartbeat, pull, records, send
+from tests.broker.test_send import stored
+
+TOPIC = {
+    "topic": "T",
+    "readQueueNums": 4,
+    "writeQueueNums": 4,
+    "perm": 6,
+    "topicFilterType": "SINGLE_TAG",
+    "order": "false",
+}
+RESET = {"topic": "T", "group": "G", "timestamp": 0, "isForce": "true"}
+
+
+def route(client: Line, topic: str = "T") -> dict[str, Any]:
+    [found] = json.loads(client.ask(105, {"topic": topic}).body)["queueDatas"]
+    return dict(found)
+
+
+def reset(client: Line, **more: Any) -> dict[int, int]:
+    """Set a group's offsets; the new ones by queue. Keys of the answer are objects, which is no JSON."""
+    answer = client.ask(222, {**RESET, **more})
+    assert answer.code == 0, answer.remark
+    text = answer.body.decode()
+    pairs = re.findall(r'\{"brokerName": ?"broker-a", ?"queueId": ?(\d+), ?"topic": ?"T"\}:(\d+)', text)
+    assert text.startswith('{"offsetTable":{') and text.endswith("}}")
+    return {int(queue): int(offset) for queue, offset in pairs}
+
+
+def test_a_topic_is_made_and_changed(writing: Callable[..., Broker], line: Callable[[Broker], Line]):
+    broker = writing()
+    client = line(broker)
+    assert client.ask(17, {**TOPIC, "attributes": "+message.type=FIFO"}).code == 0
+    assert (route(client)["readQueueNums"], route(client)["perm"]) == (4, 6)
+    assert client.ask(17, {**TOPIC, "writeQueueNums": 8, "readQueueNums": 8, "perm": 4}).code == 0
+    assert (route(client)["writeQueueNums"], route(client)["perm"]) == (8, 4)
+    settings = stored(broker).topic("T")
+    assert settings is not None and dict(settings.attributes) == {"message.type": "FIFO"}, "it was not named again"
+    client.ask(17, {**TOPIC, "attributes": "-message.type"})
+    settings = stored(broker).topic("T")
+    assert settings is not None and not settings.attributes
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"topic": "a/b"},
+        {"topic": ""},
+        {"readQueueNums": 0},
+        {"writeQueueNums": "x"},
+        {"perm": 9},
+        {"attributes": "x=y"},
+    ],
+)
+def test_a_topic_that_cannot_be(writing: Callable[..., Broker], line: Callable[[Broker], Line], change: dict[str, Any]):
+    broker = writing()
+    answer = line(broker).ask(17, {**TOPIC, **change})
+    assert answer.code in (1, 29) and answer.remark
+    assert stored(broker).topics() == {}
+
+
+def test_what_a_topic_lets_clients_do(writing: Callable[..., Broker], line: Callable[[Broker], Line]):
+    client = line(writing())
+    client.ask(310, send("T"), b"x")
+    client.ask(17, {**TOPIC, "perm": 4})
+    refused = client.ask(310, send("T"), b"x")
+    assert refused.code == 16 and "sending message is forbidden" in str(refused.remark)
+    assert client.ask(11, pull()).code == 0
+    client.ask(17, {**TOPIC, "perm": 2})
+    assert client.ask(11, pull()).code == 16
+    assert client.ask(310, send("T"), b"x").code == 0
+
+
+def test_a_group_is_deleted(writing: Callable[..., Broker], line: Callable[[Broker], Line]):
+    broker = writing()
+    client = line(broker)
+    assert client.ask(200, body=b'{"groupName":"G","retryMaxTimes":3}').code == 0
+    made = stored(broker).group("G")
+    assert made is not None and made.retry_max_times == 3
+    stored(broker).commit_offset("G", "T", 0, 5)
+    assert client.ask(207, {"groupName": "G", "cleanOffset": "true"}).code == 0
+    assert stored(broker).group("G") is None and stored(broker).group_offsets("G") == {}
+    assert client.ask(200, body=b"{}").code == 1
+
+
+def test_offsets_of_a_group_at_rest(writing: Callable[..., Broker], line: Callable[[Broker], Line]):
+    broker = writing()
+    client = line(broker)
+    stored(broker).create_topic("T", 2)
+    for n in range(10):
+        client.ask(310, send("T", n % 2), b"x")
+    assert stored(broker).wait_dispatched(10)
+    stored(broker).create_group("G")
+    for queue in range(2):
+        stored(broker).commit_offset("G", "T", queue, 4)
+    assert reset(client) == {0: 0, 1: 0}
+    assert reset(client, timestamp=-1) == {0: 5, 1: 5}
+    assert reset(client, isForce="false", timestamp=-1) == {}, "it only goes back"
+    assert reset(client, queueId=1, offset=2) == {1: 2}
+    assert stored(broker).group_offsets("G") == {("T", 0): 5, ("T", 1): 2}
+    for wrong in ({"queueId": 2}, {"queueId": 1, "offset": 6}, {"topic": "X"}, {"group": "X"}):
+        answer = client.ask(222, {**RESET, **wrong})
+        assert answer.code != 0 and answer.remark
+    assert stored(broker).group_offsets("G") == {("T", 0): 5, ("T", 1): 2}
+
+
+def test_offsets_of_a_group_that_consumes(writing: Callable[..., Broker], line: Callable[[Broker], Line]):
+    """A member learns it by its next pull, and what it commits before that does not undo it."""
+    broker = writing()
+    client, member = line(broker), line(broker)
+    stored(broker).create_topic("T", 1)
+    for _ in range(5):
+        client.ask(310, send("T"), b"x")
+    assert stored(broker).wait_dispatched(10)
+    member.ask(34, body=heartbeat("c", "G", topics={"T": "*"}))
+    number = member.start(11, pull(offset=5, sysFlag=6, suspendTimeoutMillis=9000))
+    assert member.is_quiet(0.05)
+    assert reset(client) == {0: 0}
+    told = member.answer(number, 5)
+    assert (told.code, told.fields["nextBeginOffset"]) == (21, "0"), "at once, although it waits"
+    assert reset(client) == {0: 0}
+    member.ask(15, {"consumerGroup": "G", "topic": "T", "queueId": 0, "commitOffset": 5})
+    assert stored(broker).consumer_offset("G", "T", 0) == 0
+    assert member.ask(11, pull(offset=5)).code == 21
+    assert len(list(records(member.ask(11, pull(offset=0)).body))) == 5
+    member.ask(15, {"consumerGroup": "G", "topic": "T", "queueId": 0, "commitOffset": 5})
+    assert stored(broker).consumer_offset("G", "T", 0) == 5
+
+
+def test_the_configuration_is_that_of_the_start(writing: Callable[..., Broker], line: Callable[[Broker], Line]):
+    client = line(writing())
+    refused = client.ask(25, body=b"flushDiskType=SYNC_FLUSH\n")
+    assert refused.code == 16 and "--set" in str(refused.remark)
+    assert b"flushDiskType=ASYNC_FLUSH" in client.ask(26).body
