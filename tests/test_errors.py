@@ -35,6 +35,7 @@ EXIT_CODES = {
     "PutFailedError": 3,
     "PutUnknownError": 12,
     "ReplicationError": 12,
+    "RemotingError": 12,
     "DivergedError": 12,
     "OffsetGoneError": 12,
     "DamagedStreamError": 12,

@@ -64,7 +64,7 @@ def test_a_lazy_name_brings_its_module_only_when_asked():
 
 def test_each_error_is_a_public_name():
     ours = {name for name, one in vars(errors).items() if isinstance(one, type) and one.__module__ == errors.__name__}
-    assert len(ours) == 22 and ours - set(flintmq.__all__) == set()
+    assert len(ours) == 23 and ours - set(flintmq.__all__) == set()
 
 
 def test_the_signature_of_a_store_shows_what_users_give():

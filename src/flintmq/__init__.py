@@ -27,6 +27,7 @@ from flintmq.errors import (
     OffsetGoneError,
     PutFailedError,
     PutUnknownError,
+    RemotingError,
     ReplicationError,
     StoreAccessError,
     StoreError,
@@ -81,11 +82,12 @@ __all__ = [
     "DivergedError", "FlintError", "FormatError", "GetBatchResult", "GetMessageStatus", "GetResult", "GroupSettings",
     "JavaNotFoundError", "LogNote", "LostLogError", "Message", "MessageNotFoundError", "MessageStore", "Messages",
     "MissingExtraError", "NotAStoreError", "OffsetGoneError", "Outcome", "PutFailedError", "PutMessageStatus",
-    "PutResult", "PutRule", "PutUnknownError", "QueueInfo", "RawResult", "ReplicationError", "Report", "SCHEMA",
-    "StoreAccessError", "StoreConfig", "StoreError", "StoreLockedError", "StoreView", "StoredMessage", "TopicSettings",
-    "UnfinishedError", "UnknownTopicError", "UnsupportedFormatError", "UsageError", "VIEW_SCHEMA", "__version__",
-    "compare", "compare_table", "copy_some", "copy_whole", "dataset", "engine_metrics", "export", "export_stream",
-    "inner_messages", "open_store", "partition_value", "scan_arrow", "scan_polars", "store_metrics", "verify",
+    "PutResult", "PutRule", "PutUnknownError", "QueueInfo", "RawResult", "RemotingError", "ReplicationError", "Report",
+    "SCHEMA", "StoreAccessError", "StoreConfig", "StoreError", "StoreLockedError", "StoreView", "StoredMessage",
+    "TopicSettings", "UnfinishedError", "UnknownTopicError", "UnsupportedFormatError", "UsageError", "VIEW_SCHEMA",
+    "__version__", "compare", "compare_table", "copy_some", "copy_whole", "dataset", "engine_metrics", "export",
+    "export_stream", "inner_messages", "open_store", "partition_value", "scan_arrow", "scan_polars", "store_metrics",
+    "verify",
 ]  # fmt: skip
 
 _LAZY = {

@@ -21,6 +21,7 @@
     ├── FormatError (ValueError)       1    bytes that do not form the requested value (no file known yet)
     ├── MissingExtraError (ImportError)  8    an optional dependency is not installed
     ├── JavaNotFoundError              9    Spark needs Java and none was found
+    ├── RemotingError                 12    a broker or name server that refuses a request
     └── UnfinishedError               11    the given time was over before the work was done
 
 Exit code 0 means that all is well, 1 that damage or a mismatch was found.
@@ -213,6 +214,12 @@ class JavaNotFoundError(FlintError):
     """Spark needs Java, and none was found."""
 
     exit_code = 9
+
+
+class RemotingError(FlintError):
+    """A broker or a name server refuses a request, or its answer cannot be read."""
+
+    exit_code = 12
 
 
 class UnfinishedError(FlintError):

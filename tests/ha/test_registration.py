@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flintmq.errors import ReplicationError, UsageError
+from flintmq.errors import RemotingError, UsageError
 from flintmq.ha.registration import Registration
 from tests.compat.replication import FOLDER, VERSIONS
 from tests.remoting.remoting_peer import Answer, Asked, RemotingPeer, reply
@@ -69,9 +69,9 @@ def test_one_connection_that_is_kept_and_the_end():
 
 def test_another_master_of_that_name_is_left_alone():
     with RemotingPeer(names(knows("127.0.0.1:999"))) as peer:
-        with pytest.raises(ReplicationError, match=r"broker 'b' is registered at '127.0.0.1:999'") as caught:
+        with pytest.raises(RemotingError, match=r"broker 'b' is registered at '127.0.0.1:999'") as caught:
             registration(peer.address).start()
-        assert caught.value.reason == "config" and peer.codes() == [106]
+        assert caught.value.exit_code == 12 and peer.codes() == [106]
     with RemotingPeer(names(knows("127.0.0.1:10911"))) as peer:
         with registration(peer.address):
             assert peer.codes() == [106, 103], "it is our own of before"
@@ -105,7 +105,7 @@ def test_several_name_servers_of_which_one_is_gone(caplog: pytest.LogCaptureFixt
 
 def test_a_refusal_ends_it():
     with RemotingPeer(lambda asked: reply(asked, NOBODY, code=0 if asked.code == 106 else 1, remark="crc32")) as peer:
-        with pytest.raises(ReplicationError, match="request 103: refused with code 1: 'crc32'"):
+        with pytest.raises(RemotingError, match="request 103: refused with code 1: 'crc32'"):
             registration(peer.address).start()
 
 

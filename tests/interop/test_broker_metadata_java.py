@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.errors import ReplicationError
+from flintmq.errors import RemotingError
 from flintmq.ha import metadata, name_server
 from flintmq.ha.registration import Registration
 from flintmq.remoting.client import RemotingClient
@@ -52,7 +52,7 @@ def test_a_brokers_tables_and_a_copy_by_its_name_server(version: str, tmp_path: 
         assert {key: facts.config[key] for key in KEYS} == {key: str(value) for key, value in KEYS.items()}
         assert metadata.fetch(broker.address, page=2).tables == facts.tables
         assert answers_to_a_rocketmq_header(broker.address) == facts.tables["delayOffset.json"]
-        with RemotingClient(broker.address) as client, pytest.raises(ReplicationError, match="999 not supported"):
+        with RemotingClient(broker.address) as client, pytest.raises(RemotingError, match="999 not supported"):
             client.ask(999)
 
         metadata.save(str(tmp_path / "tables"), facts.tables, peer=facts.peer)
@@ -119,7 +119,7 @@ def test_a_slave_finds_flintmq_by_its_registration(version: str, tmp_path: Path)
                 host, port = first["address"].split(":")
                 known = name_server.routes([java.names])["f"]
                 assert (known.cluster, known.master) == ("C", f"{host}:{int(port) - 1}")
-                with pytest.raises(ReplicationError, match="is registered at"):
+                with pytest.raises(RemotingError, match="is registered at"):
                     Registration(java.names, broker="f", cluster="C", ha_address="127.0.0.1:9").start()
                 assert within(lambda: log_of(java.root)[: len(master.log)] == master.log)
                 assert not any(log_of(java.root)[len(master.log) :]), "and nothing else"

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from flintmq.errors import ReplicationError, UsageError
+from flintmq.errors import RemotingError, UsageError
 from flintmq.remoting.client import RemotingClient, split_address
 from flintmq.remoting.frames import RemotingFrame, encode_frame
 from tests.remoting.remoting_peer import Answer, Asked, RemotingPeer, reply
@@ -84,12 +84,12 @@ def rubbish(data: bytes) -> Answer:
 @pytest.mark.parametrize(
     ("answer", "error", "text"),
     [
-        (lambda asked: reply(asked, code=16, remark="no\x1b[31m permission"), ReplicationError, r"code 16: 'no\\x1b"),
-        (lambda asked: reply(asked, code=1), ReplicationError, "refused with code 1$"),
-        (lambda asked: reply(asked, opaque=asked.opaque + 1), ReplicationError, "answers request number"),
-        (rubbish(struct.pack(">i", 2**31 - 1) + b"x" * 100), ReplicationError, "2147483647 bytes"),
-        (rubbish(b"HTTP/1.1 400 Bad Request\r\n\r\n"), ReplicationError, "1213486160 bytes"),
-        (rubbish(struct.pack(">iI", 9, 5) + b"{\xff\xfe}}"), ReplicationError, "no remoting answer"),
+        (lambda asked: reply(asked, code=16, remark="no\x1b[31m permission"), RemotingError, r"code 16: 'no\\x1b"),
+        (lambda asked: reply(asked, code=1), RemotingError, "refused with code 1$"),
+        (lambda asked: reply(asked, opaque=asked.opaque + 1), RemotingError, "answers request number"),
+        (rubbish(struct.pack(">i", 2**31 - 1) + b"x" * 100), RemotingError, "2147483647 bytes"),
+        (rubbish(b"HTTP/1.1 400 Bad Request\r\n\r\n"), RemotingError, "1213486160 bytes"),
+        (rubbish(struct.pack(">iI", 9, 5) + b"{\xff\xfe}}"), RemotingError, "no remoting answer"),
         (lambda asked: None, ConnectionError, "hung up"),
     ],
 )
@@ -99,10 +99,10 @@ def test_what_the_client_refuses(answer: Answer, error: type[Exception], text: s
     assert "\n" not in str(caught.value) and "request 21" in str(caught.value) and "127.0.0.1:" in str(caught.value)
 
 
-def test_refusals_are_config():
-    with pytest.raises(ReplicationError) as caught:
+def test_the_exit_code_of_a_refusal():
+    with pytest.raises(RemotingError) as caught:
         ask(lambda asked: reply(asked, code=16))
-    assert caught.value.reason == "config" and caught.value.exit_code == 12
+    assert caught.value.exit_code == 12
 
 
 def test_an_answer_that_never_ends_is_bounded_in_time():
@@ -185,5 +185,5 @@ def test_half_an_answer_is_forgotten_with_its_connection():
         client.request(21)
     try:
         assert client.request(21).body == b"2"
-    except ReplicationError as error:
+    except RemotingError as error:
         pytest.fail(str(error))

@@ -24,6 +24,7 @@ lending        lends a line to the threads that put
 listener       lets followers have the log of a store
 stored_log     the log of a store that another process may write, for a listener
 
+asking         connections of a follower to brokers and name servers
 metadata       a broker's configuration, topics, groups and offsets
 broker_tables  keeps them in a follower's store
 name_server    finds brokers and their replication ports

@@ -33,6 +33,7 @@ from flintmq.errors import ConfigError, FormatError, ReplicationError
 from flintmq.format import config_json
 from flintmq.format.config_json import JsonObject
 from flintmq.format.text import java_decode, java_encode
+from flintmq.ha.asking import asking
 from flintmq.remoting.client import RemotingClient
 from flintmq.remoting.frames import RemotingFrame
 from flintmq.remoting.names import (
@@ -104,7 +105,7 @@ def fetch(address: str, *, timeout: float = 5.0, page: int = PAGE) -> BrokerFact
 
     `timeout`: seconds for each request. Thread: any.
     """
-    with RemotingClient(address, timeout_s=timeout, all_s=ALL_S) as client:
+    with asking(address, timeout_s=timeout, all_s=ALL_S) as client:
         config = _config(client)
         refuse_other_kinds(address, config)
         tables = {
@@ -137,7 +138,7 @@ def queue_ends(
     wanted = sorted({*_queues_of(tables), *places})
     if len(wanted) > ENTRIES_MAX:
         raise ReplicationError("config", f"{address}: its tables have {len(wanted)} queues; {ENTRIES_MAX} are possible")
-    with RemotingClient(address, timeout_s=timeout, all_s=ALL_S) as client:
+    with asking(address, timeout_s=timeout, all_s=ALL_S) as client:
         before = _ask_if_there(client, GET_RUNTIME)
         found: dict[tuple[bytes, int], int] = {}
         for topic, queue_id in wanted:

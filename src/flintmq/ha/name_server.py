@@ -12,8 +12,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
-from flintmq.errors import FormatError, ReplicationError, UsageError
+from flintmq.errors import FormatError, RemotingError, ReplicationError, UsageError
 from flintmq.format import config_json
+from flintmq.ha.asking import asking
 from flintmq.remoting.client import SHOWN, RemotingClient, join_address, split_address
 from flintmq.remoting.names import GET_CLUSTERS, GET_HA_ADDRESS
 
@@ -52,7 +53,7 @@ def routes(addresses: Collection[str], *, timeout: float = 5.0) -> dict[str, Bro
     assert addresses, "name_servers gives one at least"
     failed: OSError | None = None
     for address in addresses:
-        with RemotingClient(address, timeout_s=timeout) as client:
+        with asking(address, timeout_s=timeout) as client:
             try:
                 return ask_routes(client)
             except OSError as error:
@@ -80,7 +81,7 @@ def ask_routes(client: RemotingClient) -> dict[str, BrokerRoute]:
 
 def ha_address(broker: str, *, timeout: float = 5.0) -> str:
     """Ask a broker for the address of its replication port. `timeout`: seconds."""
-    with RemotingClient(broker, timeout_s=timeout) as client:
+    with asking(broker, timeout_s=timeout) as client:
         told = client.ask(GET_HA_ADDRESS).fields.get("masterHaAddress", "")
     try:
         return join_address(*split_address(told))
@@ -88,6 +89,6 @@ def ha_address(broker: str, *, timeout: float = 5.0) -> str:
         raise ReplicationError("config", f"{broker}: request {GET_HA_ADDRESS}: {error}") from None
 
 
-def _wrong(client: RemotingClient, what: str) -> ReplicationError:
+def _wrong(client: RemotingClient, what: str) -> RemotingError:
     text = f"{client.address}: request {GET_CLUSTERS}: not the answer of a name server: {what[:SHOWN]}"
-    return ReplicationError("config", text)
+    return RemotingError(text)

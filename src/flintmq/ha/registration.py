@@ -14,7 +14,7 @@ import time
 import zlib
 from typing import Final, Self
 
-from flintmq.errors import ReplicationError, UsageError
+from flintmq.errors import RemotingError, UsageError
 from flintmq.format import config_json
 from flintmq.ha.name_server import ask_routes, name_servers
 from flintmq.remoting.client import RemotingClient, join_address, split_address
@@ -117,15 +117,14 @@ class Registration:
                 }
                 try:
                     client.ask(UNREGISTER, fields)
-                except (OSError, ReplicationError) as error:
+                except (OSError, RemotingError) as error:
                     log.warning("the registration is not taken back: %s", error)
             client.close()
 
     def _refuse_another(self, client: RemotingClient) -> None:
         known = ask_routes(client).get(self.broker)
         if known is not None and known.master is not None and not _is_same(known.master, self.broker_address):
-            raise ReplicationError(
-                "config",
+            raise RemotingError(
                 f"{client.address}: broker {self.broker!a} is registered at {known.master!a}; stop that one first, or "
                 "give another name",
             )
@@ -137,7 +136,7 @@ class Registration:
             for client in self._clients:
                 try:
                     self.register_once(client)
-                except (OSError, ReplicationError) as error:
+                except (OSError, RemotingError) as error:
                     wait_s = min(RETRY_S, self._every_s)
                     log.warning("not registered: %s", error)
 

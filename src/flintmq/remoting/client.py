@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol, Self
 
-from flintmq.errors import FormatError, ReplicationError, UsageError
+from flintmq.errors import FormatError, RemotingError, UsageError
 from flintmq.remoting.frames import RemotingFrame, decode_frame, encode_frame, frame_size
 from flintmq.remoting.names import PASSING, SUCCESS
 
@@ -110,7 +110,7 @@ class RemotingClient:
             raise ConnectionError(f"{self._where(code)}: {error.strerror or error}") from error
         except FormatError as error:
             self.close()
-            raise ReplicationError("config", f"{self._where(code)}: no remoting answer ({error})") from None
+            raise RemotingError(f"{self._where(code)}: no remoting answer ({error})") from None
         except BaseException:
             self.close()
             raise
@@ -118,18 +118,20 @@ class RemotingClient:
     def ask(self, code: int, fields: Mapping[str, str] | None = None, body: bytes = b"") -> RemotingFrame:
         """Ask and wait for an answer of success.
 
-        Raises OSError, UsageError: as `request`; also a refusal that may pass, such as "system busy".
+        Raises:
+            RemotingError: a refusal, or no answer that can be read.
+            OSError: as `request`; also a refusal that may pass, such as "system busy".
         """
         answer = self.request(code, fields, body)
         if answer.code != SUCCESS:
             raise self.refused(code, answer)
         return answer
 
-    def refused(self, code: int, answer: RemotingFrame) -> ReplicationError | ConnectionError:
+    def refused(self, code: int, answer: RemotingFrame) -> RemotingError | ConnectionError:
         """Return the error of an answer that is no success; one that may pass is as good as none."""
         text = self.refusal(code, answer)
         passes = answer.code in PASSING or answer.code < 0
-        return ConnectionError(text) if passes else ReplicationError("config", text)
+        return ConnectionError(text) if passes else RemotingError(text)
 
     def refusal(self, code: int, answer: RemotingFrame) -> str:
         said = f": {answer.remark[:SHOWN]!a}" if answer.remark else ""
