@@ -45,6 +45,8 @@ REFERENCE: dict[str, tuple[str, list[str]]] = {
             "flintmq.GetBatchResult",
             "flintmq.RawResult",
             "flintmq.GetMessageStatus",
+            "flintmq.TopicSettings",
+            "flintmq.GroupSettings",
             "flintmq.Consumer",
             "flintmq.StoreConfig",
         ],

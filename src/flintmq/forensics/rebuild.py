@@ -31,6 +31,7 @@ from flintmq.store.consumequeue.writer import BatchQueueWriter, OpenFiles, Queue
 from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules, UnitBlock, each_block
 from flintmq.store.index.builder import IndexFileBuilder
 from flintmq.store.index.writer import IndexWriter
+from flintmq.store.layout import deleted_topics
 from flintmq.store.layout.file_geometry import FileGeometry, index_header
 from flintmq.store.layout.queue_name import BATCH, PLAIN
 from flintmq.store.layout.root_names import other_things
@@ -111,7 +112,7 @@ def plan_of(
     into = local_only(into)
     store = Snapshot.open(root, config, effects)
     root, effects = store.root, store.effects
-    rules = DispatchRules.of(config, batch_topics(root, effects), peer)
+    rules = DispatchRules.of(config, batch_topics(root, effects), peer, deleted_topics.read(root, effects))
     return RebuildPlan(root, into, store.log, store.facts, rules, FileGeometry.of(root, config, effects))
 
 

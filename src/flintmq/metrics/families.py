@@ -9,18 +9,10 @@ from flintmq.forensics.cluster_figures import unread_by_group
 from flintmq.forensics.inspect import TopicSummary
 from flintmq.forensics.retention_plan import RetentionPlan
 from flintmq.forensics.store_figures import StoreFigures
-from flintmq.format.consume_queue import SCHEDULE_TOPIC
-from flintmq.format.group_topics import RETRY
+from flintmq.format.group_topics import RETRY, is_system_topic
 from flintmq.metrics.page import Page
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
 from flintmq.store.read.undelivered import HALVES, TIMERS
-
-SYSTEM_TOPICS = {
-    SCHEDULE_TOPIC, "TBW102", "BenchmarkTest", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRACE_TOPIC",
-    "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT",
-    "CHECKPOINT_TOPIC",
-}  # fmt: skip
-"""Upstream: TopicValidator.SYSTEM_TOPIC_SET; besides, names with its prefix rmq_sys_."""
 
 
 def labels_of(broker: str, cluster: str) -> dict[str, str]:
@@ -33,7 +25,7 @@ def storage_labels(labels: dict[str, str]) -> dict[str, str]:
 
 def is_system(topic: str, group: str) -> bool:
     """Return whether a topic or a group is the broker's own. Upstream: BrokerMetricsManager.isSystem."""
-    return topic in SYSTEM_TOPICS or topic.startswith("rmq_sys_") or group.lower().startswith("cid_rmq_sys_")
+    return is_system_topic(topic) or group.lower().startswith("cid_rmq_sys_")
 
 
 def add_presence(page: Page, member: Member, up: bool) -> None:

@@ -39,7 +39,7 @@ from flintmq.store.consumequeue.live_queues import ConsumeQueues
 from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules
 from flintmq.store.dispatch.handover import HandedOver
 from flintmq.store.index.index_service import KeyIndex
-from flintmq.store.layout import directories, followed
+from flintmq.store.layout import deleted_topics, directories, followed
 from flintmq.store.layout.given_sizes import refuse_other_sizes
 from flintmq.store.layout.small_files import StoreFiles
 from flintmq.store.layout.store_config import batch_topics, with_queue_size
@@ -59,6 +59,7 @@ from flintmq.store.services.expire_derived import Expiry
 from flintmq.store.services.housekeeping import ConfigTables, Housekeeping, KnownTopics
 from flintmq.store.services.ownership import Ownership
 from flintmq.store.services.retention import Retention
+from flintmq.store.services.topic_deletion import TopicDeletion
 from flintmq.store.services.zone_mapping import ZoneMapping
 
 log = logging.getLogger("flintmq.store")
@@ -233,7 +234,8 @@ class StoreParts:
             self.index = KeyIndex(root, config, effects)
             self.opened.callback(self.index.close_without_flush)
         self._batches = batch_topics(root, effects)
-        self._dispatcher = Dispatcher(DispatchRules.of(config, self._batches, self.opening.peer))
+        deletions = self._deletions = deleted_topics.read(root, effects)
+        self._dispatcher = Dispatcher(DispatchRules.of(config, self._batches, self.opening.peer, deletions))
         if self._is_slave:
             self._dispatcher.batch_found = self._batches.add
 
@@ -261,6 +263,10 @@ class StoreParts:
         except OSError:  # of a sync, perhaps: the page cache shows what was truncated, and the disk has it still
             self.small.distrust_page_cache()
             raise
+        self._deletions = deleted_topics.within(self._deletions, self._listed.min_offset, self.recovered.state.end)
+        if self._deletions != self._dispatcher.rules.deletions:  # before a record comes that it would hide
+            deleted_topics.write(root, self._deletions, effects)
+            self._dispatcher.rules = replace(self._dispatcher.rules, deletions=self._deletions)
         if self.recovered.lost:  # before the mark says that nothing is missing
             bring_back(root, self.recovered.state.next_offsets, config, effects, self.opening.peer)
 
@@ -427,6 +433,16 @@ class StoreParts:
             retention=self.retention,
             mapping=ZoneMapping(LogTail(self.files).listed),
         )
+        self.deletion = TopicDeletion(
+            root,
+            log,
+            self.dispatch,
+            self.housekeeping,
+            deletions=self._deletions,
+            flush=self._flush_all,
+            effects=effects,
+        )
+        self.deletion.finish()
         self.checkpointer = Checkpointer(
             config=config,
             small=small,

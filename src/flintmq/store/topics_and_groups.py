@@ -15,6 +15,7 @@ from flintmq.store.services.topics import TopicSettings
 
 if TYPE_CHECKING:
     from flintmq.store.assembly import StoreParts
+    from flintmq.store.consumer.group import ConsumerGroups
 
 
 class TopicsAndGroups:
@@ -23,6 +24,7 @@ class TopicsAndGroups:
     root: str
     _parts: StoreParts
     _external: bool
+    _groups: ConsumerGroups
 
     def create_topic(
         self, name: str, queues: int | TopicSettings = 8, queue_type: str = config_reader.SIMPLE_TYPE
@@ -79,6 +81,38 @@ class TopicsAndGroups:
         """
         self._parts.state.check()
         return self._parts.housekeeping.all_topics()
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic with its queues and its offsets in all groups; records stay in the log.
+
+        A topic of that name which is made again, by `create_topic` or by a put, begins at queue offset 0 and never gets
+        the old messages. Retry topics of pop consumers of it go too. A topic that does not exist is no error. Messages
+        of it that wait for a delay are delivered, and make it again. `query` and log readers find its old records.
+
+        Puts wait meanwhile. A `get` that waits is answered, open consumers of the topic raise UnknownTopicError.
+
+        Args:
+            name: of the topic.
+
+        Raises:
+            TypeError: a name of another type.
+            UsageError: an illegal name, or a topic of RocketMQ's own; the store is a slave or follows a broker, its
+                dispatch is left to another process, or it is closed.
+            StoreError: the log could not be flushed, now or before.
+            OSError: the disk refused. If a part was deleted, the next call or the next start deletes the rest.
+
+        Thread: any. Durability: on return; a kill before that leaves the topic as it was, or the next start deletes it.
+        """
+        self._check_dispatched("delete_topic")
+        arguments.texts(name=name)
+        parts = self._parts
+        if parts.raw is not None:
+            raise UsageError(f"topic {name[:100]!a}: this store is a slave; delete topics at its master")
+        for topic in (name, *parts.housekeeping.checked_retry_topics(name)):
+            self._groups.end(topic)  # first: none of them may commit an offset of the old messages afterwards
+            parts.counters.forget(topic)
+            parts.deletion.delete(topic)
+            self._groups.end(topic)
 
     def create_group(self, name: str, settings: GroupSettings | None = None) -> None:
         """Create a consumer group, or replace its settings.

@@ -64,7 +64,8 @@ class Noted:
         self.asked: tuple[Any, ...] = ()
         self.offsets: dict[tuple[bytes, int], int] = {}
 
-    def loader(self, *asked: Any, unsure: bool) -> "Noted":
+    def loader(self, *asked: Any, deletions: Any, unsure: bool) -> "Noted":
+        assert deletions == {}
         self.asked, self.unsure, self.rewound = asked, unsure, {}
         return self
 

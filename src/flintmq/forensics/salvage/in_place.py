@@ -41,7 +41,7 @@ from flintmq.store.commitlog.start_records import wrong_records
 from flintmq.store.commitlog.walk import LogWalk
 from flintmq.store.consumequeue.writer import OpenFiles, QueueWriter
 from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules, UnitBlock
-from flintmq.store.layout import directories
+from flintmq.store.layout import deleted_topics, directories
 from flintmq.store.layout.given_sizes import open_root
 from flintmq.store.layout.store_config import batch_topics
 from flintmq.store.recovery.lost_log import refuse_without_log
@@ -285,7 +285,8 @@ class Mending:
         walk = LogWalk(log, facts, strict=False, report=report, ask_queues=True)
         total = sum(file.size for file in log.files)
         far = FarRecords()
-        dispatcher = Dispatcher(DispatchRules.of(self.config, batch_topics(self.root, self.overlay), self.peer))
+        batches, deletions = batch_topics(self.root, self.overlay), deleted_topics.read(self.root, self.overlay)
+        dispatcher = Dispatcher(DispatchRules.of(self.config, batches, self.peer, deletions))
         for piece in walk:
             for block in dispatcher.blocks(piece):
                 far.take(block, dispatcher)

@@ -50,6 +50,7 @@ LEFT_OUT = {
     "timerlog": "as for timerwheel",
     "compaction": "RocketMQ recreates the compacted copies",
     "epochFileCheckpoint": "belongs to the replication of the old log",
+    "flintmq.deleted": "says up to where in the old log records of deleted topics count for nothing; they are back",
     "flintmq.puts": "says up to where a job put messages into the old log; run such a job into a new store",
 }
 

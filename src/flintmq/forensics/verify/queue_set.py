@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from flintmq.config.keys import StoreConfig
@@ -20,7 +21,7 @@ from flintmq.kernels.read.group_units import run_length
 from flintmq.store.consumequeue.reader import ExtQueue
 from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules, UnitBlock
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
-from flintmq.store.layout import directories
+from flintmq.store.layout import deleted_topics, directories
 from flintmq.store.layout.config_reader import BrokerConfig
 from flintmq.store.layout.file_geometry import common_size, queue_file_size
 from flintmq.store.layout.queue_name import BATCH, Queue, QueueName, queue_names
@@ -67,10 +68,11 @@ class QueueSet:
         }
         self.topics_on_disk = {kind: {name.topic for name in names} for kind, names in self.on_disk.items()}
         batches = batch_topics(root, disk.effects, broker, self.on_disk[directories.BATCH_QUEUES])
-        self.rules = DispatchRules.of(config, batches)  # how records become units, as far as the store shows
+        deletions = deleted_topics.read(root, disk.effects)
+        self.rules = DispatchRules.of(config, batches, deletions=deletions)  # as far as the store shows
         # If the keys do not say it, only their directories show that a broker had light queues.
         if any(topic.startswith(LMQ_PREFIX) for topic in self.topics_on_disk[directories.QUEUES]):
-            self.rules = DispatchRules(self.rules.delay_ms, self.rules.batch_topics, True, self.rules.index)
+            self.rules = replace(self.rules, light_queues=True)
         self.multi_dispatch = config.enable_multi_dispatch or self.rules.light_queues
         self._check_kinds()
         self.none = not any(self.on_disk.values())  # nothing to compare with, for example if only commitlog/ was copied

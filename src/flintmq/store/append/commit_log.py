@@ -139,7 +139,8 @@ class CommitLog:
     def next_offsets(self) -> dict[tuple[bytes, int], int]:
         """Return (topic, queue id) -> queue offset of the next record, at this moment."""
         topics = list(self._by_raw.items())  # lists: puts may add to both dicts meanwhile
-        return {(raw, q): place.next for raw, topic in topics for q, place in list(topic.places.items())}
+        queues = ((raw, q, place.next) for raw, topic in topics for q, place in list(topic.places.items()))
+        return {(raw, q): following for raw, q, following in queues if following}  # 0: its topic was deleted
 
     def append(self, message: Message) -> PutResult:
         """Append one message.
@@ -263,9 +264,26 @@ class CommitLog:
 
         Thread: the one that holds the put lock.
         """
+        self.settled()
+        return self._store_time()
+
+    def settled(self) -> tuple[int, int]:
+        """Settle an append that a signal interrupted; return the log's end and its last store time.
+
+        Thread: the one that holds the put lock.
+        """
         if self.appender.begun is not None:
             self._settle(self.appender.begun)
-        return self._store_time()
+        return self.end, self.last_time
+
+    def begin_again(self, raw: bytes) -> None:
+        """Have the next record of each queue of a topic get the queue offset 0.
+
+        Thread: the one that holds the put lock.
+        """
+        topic = self._by_raw.get(raw)
+        for counter in topic.places.values() if topic is not None else ():
+            counter.next = 0
 
     def reserve_space(self, room: int) -> MappedFile | None:
         """Return the file for the next record with this many bytes reserved, as far as it goes.

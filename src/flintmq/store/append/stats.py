@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from flintmq.format.text import java_encode
 from flintmq.kernels.write.fast_get import FastReader
 from flintmq.storage.files.filesystem import Effects
 from flintmq.storage.threads.mutex import Lock
@@ -137,6 +138,12 @@ class Counters:
         """Count a put that was answered with this status, which is not PUT_OK."""
         with self._lock:
             self._refused[status] = self._refused.get(status, 0) + 1
+
+    def forget(self, topic: str) -> None:
+        """Count the messages of a topic from 0 on: it is deleted, and its offsets begin again."""
+        raw = java_encode(topic)
+        for place in [place for place in list(self._offsets) if place[0] == raw]:
+            self._offsets.pop(place, None)
 
     def got(self, messages: int) -> None:
         with self._lock:

@@ -282,6 +282,11 @@ class RunningQueue(ReadableQueue):
             return raw[: len(raw) - len(raw) % UNIT_SIZE]
         return b""
 
+    def end(self) -> None:
+        """Let no reader find a message here any more: the queue is removed."""
+        self.min_offset = self.max_offset = 0
+        self.forget()
+
     def forget(self) -> None:
         """Drop what is kept: units below the largest offset were rewritten."""
         self.kept.forget(self)

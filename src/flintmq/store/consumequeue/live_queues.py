@@ -29,12 +29,13 @@ from flintmq.store.consumequeue.writer import (
 from flintmq.store.dispatch.dispatcher import Dispatcher, UnitBlock
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
 from flintmq.store.layout import directories
-from flintmq.store.layout.queue_name import BATCH, PLAIN, Queue, QueueName
+from flintmq.store.layout.queue_name import BATCH, PLAIN, Queue, QueueName, is_path, queue_names
 
 log = logging.getLogger("flintmq.dispatch")
 
 Arrived: TypeAlias = list[tuple[str, int]]
 """(topic, queue id) of each queue that has news, once."""
+KINDS = (directories.QUEUES, directories.BATCH_QUEUES, directories.EXT_QUEUES)
 _LIGHT = LMQ_PREFIX.encode()  # light queues have no ext queue
 
 
@@ -49,6 +50,7 @@ class ConsumeQueues:
         self._file_size = config.consume_queue_file_size
         self.changed, self._flushing = Condition(), Lock()
         self.arrivals = 0  # incremented with every block that readers may see
+        self.removals = 0  # of queues
         self._watched: dict[bytes, list[set[int]]] = {}  # topic -> what `watch` returned
         self._callbacks: list[Callable[[Arrived], object]] = []  # replaced, never changed
         self._failed: list[Callable[[Arrived], object]] = []  # those whose error was logged
@@ -135,17 +137,39 @@ class ConsumeQueues:
     def remove(self, topic: bytes, queue_id: int) -> None:
         """Remove a queue: its topic was deleted. Durability: none."""
         plain, batch = self.plain.pop((topic, queue_id), None), self.batch.pop((topic, queue_id), None)
+        self.removals += 1
         with self._flushing:  # a flush that has listed the files must not find them gone
             if plain is not None:
-                plain.forget()
+                plain.end()
                 plain.writer.clear()
             if batch is not None:
                 batch.writer.units.remove()
             self._remove_folders(topic, queue_id)
 
+    def remove_topic(self, topic: bytes) -> None:
+        """Remove all queues of a topic, also those that an interrupted call has left on disk.
+
+        Durability: on return.
+        """
+        name = os.fsdecode(topic)
+        for kind in KINDS if is_path(name) else ():
+            folder = os.path.join(self.root, kind)
+            for queue in queue_names(self.root, kind, self.effects, [name]):
+                self.open(kind, topic, queue.queue_id)
+                self.remove(topic, queue.queue_id)
+            if self.effects.is_dir(folder):
+                self.effects.sync_dir(folder)
+        for place in [place for place in (*self.plain, *self.batch) if place[0] == topic]:
+            self.remove(*place)
+
+    def open(self, kind: str, topic: bytes, queue_id: int) -> AnyQueue | None:
+        if kind == directories.BATCH_QUEUES:
+            return self.open_batch(topic, queue_id)
+        return self.open_plain(topic, queue_id)
+
     def _remove_folders(self, topic: bytes, queue_id: int) -> None:
         """Remove what is empty: RocketMQ takes an empty directory for a queue of its kind."""
-        for kind in (directories.QUEUES, directories.BATCH_QUEUES, directories.EXT_QUEUES):
+        for kind in KINDS:
             path = Queue(kind, topic, queue_id).path
             for folder in () if path is None else (path, os.path.dirname(path)):
                 self.effects.remove_folder(os.path.join(self.root, folder))

@@ -30,8 +30,9 @@ from flintmq.store.consumequeue.reader import (
 )
 from flintmq.store.consumequeue.writer import zero_after
 from flintmq.store.layout import directories
+from flintmq.store.layout.deleted_topics import NONE, Deletions
 from flintmq.store.layout.file_geometry import LARGEST_FILE
-from flintmq.store.layout.queue_name import QueueName, each_queue_name
+from flintmq.store.layout.queue_name import QueueName, each_queue_name, queue_names
 from flintmq.store.layout.small_files import fsync_and_drop_cache
 
 log = logging.getLogger("flintmq.recovery")
@@ -59,6 +60,7 @@ class QueueLoader:
 
     Args:
         is_at: returns whether a record of this topic (raw) and queue is at a queue offset and log offset.
+        deletions: of topics; queues that end before theirs are removed.
         unsure: after an unclean stop: until `finish`, units may be torn, and names of files not on disk.
 
     Attributes:
@@ -66,8 +68,10 @@ class QueueLoader:
         lacking: folders of queues that lost units or files.
     """
 
-    def __init__(self, queues: ConsumeQueues, log_begin: int, is_at: RecordIsAt, *, unsure: bool) -> None:
-        self.queues, self.effects = queues, queues.effects
+    def __init__(
+        self, queues: ConsumeQueues, log_begin: int, is_at: RecordIsAt, *, unsure: bool, deletions: Deletions = NONE
+    ) -> None:
+        self.queues, self.effects, self.deletions = queues, queues.effects, deletions
         self.log_begin, self.is_at, self.unsure = log_begin, is_at, unsure
         self.rewound: dict[str, RunningQueue] = {}
         self.lacking: set[str] = set()
@@ -78,6 +82,8 @@ class QueueLoader:
         Return the log offset up to which all of them have their units; dispatch must continue from there.
         """
         queues, root = self.queues, self.queues.root
+        for topic in self.deletions:
+            self._finish_deletion(topic)
         if self.unsure:
             queues.files.doubt_names(os.path.join(root, directories.QUEUES))
         dispatched, missing = self.log_begin, log_end
@@ -101,6 +107,16 @@ class QueueLoader:
                     if loaded.lacks:
                         missing = min(missing, max(loaded.reached, self.log_begin))
         return min(dispatched, missing)
+
+    def _finish_deletion(self, topic: bytes) -> None:
+        """Remove queues of a deleted topic that a kill has left, or RocketMQ has made again."""
+        for kind, listed in ((directories.QUEUES, plain_queue), (directories.BATCH_QUEUES, batch_queue)):
+            for name in queue_names(self.queues.root, kind, self.effects, [os.fsdecode(topic)]):
+                units = listed(self.queues.root, name, self.effects)
+                last = units.unit(units.end() - 1) if units.files and units.end() > units.first else None
+                if last is not None and last.physical_offset < self.deletions[topic].offset:
+                    self.queues.open(kind, topic, name.queue_id)
+                    self.queues.remove(topic, name.queue_id)
 
     def finish(self) -> None:
         """Find the smallest offsets of queues whose units were written again.

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 from flintmq.config.text import short, tag_names
-from flintmq.errors import UsageError
+from flintmq.errors import UnknownTopicError, UsageError
 from flintmq.format.group_topics import OF_GROUPS
 from flintmq.format.text import java_decode
 from flintmq.message import StoredMessage
@@ -370,6 +370,7 @@ class Consumer:
 
     def _note(self, offsets: dict[int, int]) -> None:
         """Note the offsets that are not committed yet. The lock is held."""
+        self._group.check()  # with the lock: else an offset of the deleted topic could come after its deletion
         source = self._source
         source.note(self.group, {q: at for q, at in offsets.items() if source.committed(self.group, q) != at})
 
@@ -468,6 +469,7 @@ class Consumer:
     def _check(self) -> None:
         if self._closed:
             raise UsageError(f"this consumer of group {self.group[:100]!a} is closed; create another")
+        self._group.check()
         self._source.check()
 
     def _is_open(self) -> bool:
@@ -475,6 +477,8 @@ class Consumer:
         self._check_caller()
         try:
             self._check()
+        except UnknownTopicError:  # of a topic that was deleted its user shall know
+            return True
         except UsageError:
             return False
         return True

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from flintmq.errors import UsageError
+from flintmq.errors import UnknownTopicError, UsageError
 from flintmq.message import StoredMessage
 from flintmq.storage.threads.mutex import Lock
 from flintmq.store.consumer.source import TopicSource
@@ -69,6 +69,7 @@ class ConsumerGroup:
     Attributes:
         positions: queue -> the offset of the next message to hand out; only while it has an owner.
         begins: queue -> where to begin if the group never committed an offset there.
+        deleted: the topic, of those that it reads, that was deleted: its offsets are those of another one from now on.
     """
 
     name: str
@@ -80,6 +81,7 @@ class ConsumerGroup:
     positions: dict[int, int] = field(default_factory=dict)
     begins: dict[int, int] = field(default_factory=dict)
     leaving: list[GroupMember] = field(default_factory=list)  # consumers that left while the lock was not available
+    deleted: str = ""
     _divided: frozenset[int] | None = None  # the queues of the last division
 
     def join(self, member: GroupMember, latest: bool) -> None:
@@ -108,6 +110,11 @@ class ConsumerGroup:
             self.begins = ends | self.begins
         self.members.append(member)
         self._divided = None
+
+    def check(self) -> None:
+        """Raise UnknownTopicError if a topic of it was deleted."""
+        if self.deleted:
+            raise UnknownTopicError(f"topic {self.deleted[:100]!a} was deleted; create another consumer")
 
     def leave(self, member: GroupMember) -> None:
         """Remove a consumer; others get its uncommitted messages again."""
@@ -235,6 +242,16 @@ class ConsumerGroups:
                     f"{_listed(reads)} beside, since a group has one subscription: give the same, or another group"
                 )
         return found
+
+    def end(self, topic: str) -> None:
+        """Have the consumers of a topic that is deleted raise UnknownTopicError from now on."""
+        with self.lock:
+            for groups in self._groups.values():
+                for name, group in list(groups.items()):
+                    if topic in group.reads:
+                        with group.lock:
+                            group.deleted = topic
+                        del groups[name]
 
 
 def _listed(topics: Iterable[str]) -> str:

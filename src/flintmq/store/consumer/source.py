@@ -120,7 +120,7 @@ class StoreSource:
         self.root, self.topic, self.reader, self.keeping, self.check = root, topic, reader, keeping, check
         self._at_time, self.failure, self._put = at_time, failure, put
         self._raw = java_encode(topic)
-        self._known: tuple[tuple[int, int], frozenset[int]] = (-1, -1), frozenset()
+        self._known: tuple[tuple[int, int, int], frozenset[int]] = (-1, -1, -1), frozenset()
         self._news: set[int] | None = None
 
     @property
@@ -128,8 +128,8 @@ class StoreSource:
         return self.reader.queues
 
     def queues(self) -> frozenset[int]:
-        """Return the queues. They are only added, so their number shows whether there are new ones."""
-        count = len(self._all.plain), len(self._all.batch)
+        """Return the queues; their number, and that of removals, shows whether there are others."""
+        count = len(self._all.plain), len(self._all.batch), self._all.removals
         if count != self._known[0]:
             places = [*list(self._all.plain), *list(self._all.batch)]
             self._known = count, frozenset(queue_id for topic, queue_id in places if topic == self._raw)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from flintmq.config.keys import StoreConfig
@@ -27,9 +27,11 @@ from flintmq.kernels.read import derive as kernel
 from flintmq.kernels.read import group_units
 from flintmq.message import StoredMessage, stored_message
 from flintmq.storage.files.libc_memory import Kind, zeros_of
+from flintmq.storage.threads.mutex import Lock
 from flintmq.store.commitlog.walk import Piece
 from flintmq.store.dispatch.handover import HandedRows
 from flintmq.store.dispatch.queue_positions import lmq_positions, tags_code_of
+from flintmq.store.layout.deleted_topics import NONE, Deletions
 from flintmq.store.layout.queue_name import BATCH, PLAIN, Queue
 
 if TYPE_CHECKING:
@@ -51,15 +53,22 @@ class DispatchRules:
     light_queues: bool = False
     index: bool = True
     peer: str = PEER_533  # "5.3.3", "5.4.0" or "5.5.0" (the later two index tags too)
+    deletions: Deletions = field(default_factory=dict, hash=False)  # topics whose earlier records get no unit
 
     @staticmethod
-    def of(config: StoreConfig, batch_topics: Iterable[str] = (), peer: str = PEER_533) -> DispatchRules:
+    def of(
+        config: StoreConfig,
+        batch_topics: Iterable[str] = (),
+        peer: str = PEER_533,
+        deletions: Deletions = NONE,
+    ) -> DispatchRules:
         return DispatchRules(
             config.delay_ms,
             frozenset(java_encode(topic) for topic in batch_topics),
             config.enable_lmq and config.enable_multi_dispatch,
             config.message_index_enable,
             peer,
+            deletions,
         )
 
 
@@ -159,7 +168,7 @@ class Dispatcher:
     """
 
     def __init__(self, rules: DispatchRules) -> None:
-        self.rules = rules
+        self.rules, self._changing = rules, Lock()
         self.batch_found: Callable[[str], None] | None = None
         self.knows: Callable[[bytes], bool] | None = None
         self.held_at: int | None = None
@@ -194,7 +203,18 @@ class Dispatcher:
 
     def learn_batch_topic(self, topic: str) -> None:
         """Note that a topic without records is of type BatchCQ from now on. Thread: any."""
-        self.rules = replace(self.rules, batch_topics=self.rules.batch_topics | {java_encode(topic)})
+        with self._changing:
+            self.rules = replace(self.rules, batch_topics=self.rules.batch_topics | {java_encode(topic)})
+
+    def remove_topic(self, topic: bytes, deletions: Deletions) -> None:
+        """Make no units of records that a deletion covers, and learn queues anew.
+
+        Thread: the dispatcher's, with nothing held back.
+        """
+        assert self.units == self.keys == 0
+        with self._changing:
+            self.rules = replace(self.rules, batch_topics=self.rules.batch_topics - {topic}, deletions=deletions)
+        self.queues, self.lmq_numbers = QueueTable(), set()  # whose kinds are kept per queue; they are learned again
 
     def blocks(self, piece: Piece, hold: bool = False) -> Iterator[UnitBlock]:
         """Yield the blocks of one piece: mostly one, more if its records have many units or keys.
@@ -317,8 +337,11 @@ class Dispatcher:
             given.bytes,
         )
         assert starts[-1] == self.units  # every unit is of a queue that was numbered
+        queues = [(n, starts[n], starts[n + 1]) for n in range(len(starts) - 1) if starts[n] != starts[n + 1]]
+        if self.rules.deletions:
+            queues = list(self._not_deleted(queues, given))
         block = UnitBlock(
-            [(n, starts[n], starts[n + 1]) for n in range(len(starts) - 1) if starts[n] != starts[n + 1]],
+            queues,
             given.offset,
             given.time,
             memoryview(given.bytes),
@@ -334,6 +357,26 @@ class Dispatcher:
         self.units = self.keys = 0
         self.batch_units = []
         return block
+
+    def _not_deleted(
+        self, queues: Iterable[tuple[int, int, int]], given: _BlockArrays
+    ) -> Iterator[tuple[int, int, int]]:
+        """Leave out units whose records a deletion covers; they are the first of their queue."""
+        deletions, keys = self.rules.deletions, self.queues.keys
+        for number, first, end in queues:
+            one = deletions.get(keys[number].topic)
+            while one is not None and first < end:
+                if not one.covers(consume_queue.record_offset_at(given.bytes, first), given.time[first]):
+                    break
+                first += 1
+            if first < end:
+                yield number, first, end
+        self.batch_units = [
+            (number, unit)
+            for number, unit in self.batch_units
+            if (one := deletions.get(keys[number].topic)) is None
+            or not one.covers(unit.physical_offset, unit.store_timestamp)
+        ]
 
     # -- the slow way ---------------------------------------------------------------------------------------------
 

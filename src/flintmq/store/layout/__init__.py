@@ -8,6 +8,7 @@ queue_name     maps queues to directories, and lists those on disk
 store_config   completes a configuration from the files on disk
 mark           is the value of flintmq.mark: how far log, queues and index are on disk
 small_files    writes abort, checkpoint and flintmq.mark
+deleted_topics  says up to where records of deleted topics count for nothing
 followed       is the file of a store that is a copy of a master's log
 following      is the file in which a follower notes how far it is
 config_reader  reads the files of config/ that a broker keeps

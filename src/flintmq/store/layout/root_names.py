@@ -17,6 +17,7 @@ TEXTS: Final = {
     "flintmq.follow": "of a copy that flintmq follow keeps: whose log it is, and where it begins",
     "flintmq.following": "how far the follower was at one moment, for those who watch; nothing depends on it",
     "flintmq.queues": "where each queue ended at the last clean stop: topic, queue, queue offset",
+    "flintmq.deleted": "up to where in the log records of deleted topics count for nothing",
     "flintmq.puts": "how far replays and streaming queries have put",
     directories.COPIED: "of a copy on object storage: what was copied, and when it was whole",
     directories.COPYING: "of a copy on object storage: who makes it; the copy is not whole without flintmq.copied",

@@ -50,6 +50,7 @@ class LogMap:
     def __init__(self, begin: int, rules: DispatchRules) -> None:
         self.begin = self.end = begin
         self._delay_ms, self._batch_topics = rules.delay_ms, set(rules.batch_topics)
+        self._deletions = rules.deletions
         self.report = Report()
         self._segments = array("q")  # log offset of each segment's first record
         self._queues: dict[QueueName, array[int]] = {}  # repeated: segment, lowest offset, end of offsets
@@ -58,7 +59,7 @@ class LogMap:
 
     def copy(self) -> LogMap:
         """Return a copy that can be extended independently."""
-        twin = LogMap(self.begin, DispatchRules(self._delay_ms, frozenset(self._batch_topics)))
+        twin = LogMap(self.begin, self._rules())
         twin.end, twin._segments = self.end, self._segments[:]
         twin.report.add(self.report)
         twin._queues = {name: found[:] for name, found in self._queues.items()}
@@ -98,7 +99,11 @@ class LogMap:
         self.end = max(self.end, end)
 
     def _dispatcher(self) -> Dispatcher:
-        return Dispatcher(DispatchRules(self._delay_ms, frozenset(self._batch_topics), True, index=False))
+        return Dispatcher(self._rules())
+
+    def _rules(self) -> DispatchRules:
+        batch = frozenset(self._batch_topics)
+        return DispatchRules(self._delay_ms, batch, light_queues=True, index=False, deletions=self._deletions)
 
     def _meets_batches(self, piece: Piece) -> bool:
         """Add the topics of inner batches to the batch topics; return whether any was new."""

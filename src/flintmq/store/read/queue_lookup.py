@@ -29,7 +29,7 @@ from flintmq.store.commitlog.walk import LogWalk
 from flintmq.store.consumequeue.reader import AnyUnit, UnitQueue, batch_queue, known_plain_queue, plain_queue
 from flintmq.store.dispatch.dispatcher import DispatchRules
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX, places
-from flintmq.store.layout import directories
+from flintmq.store.layout import deleted_topics, directories
 from flintmq.store.layout.config_reader import BATCH_TYPE, SIMPLE_TYPE
 from flintmq.store.layout.queue_name import QueueName, each_queue_name, is_path, queue_names
 from flintmq.store.layout.store_config import batch_topics
@@ -138,6 +138,12 @@ class QueueLookup:
         snapshot = self.snapshot
         listed = self._listed.get((directories.BATCH_QUEUES, None))
         return frozenset(batch_topics(snapshot.root, snapshot.effects, snapshot.broker, listed))
+
+    @cached_property
+    def _rules(self) -> DispatchRules:
+        snapshot = self.snapshot
+        deletions = deleted_topics.read(snapshot.root, snapshot.effects)
+        return DispatchRules.of(snapshot.config, self._batch_topics, deletions=deletions)
 
     def units(self, name: QueueName) -> UnitQueue:
         """Return the units of a queue's files; without files if it has none.
@@ -318,7 +324,7 @@ class QueueLookup:
             return frozenset()
         stop, topics = self._tail().begin, snapshot.broker.topics
         begin = first_record(snapshot.log, max(snapshot.log.min_offset, stop - SEGMENT_BYTES))
-        found = LogMap(min(begin, stop), DispatchRules.of(snapshot.config, self._batch_topics))
+        found = LogMap(min(begin, stop), self._rules)
         found.extend(snapshot.log, stop, topic)
         wanted = {
             name
@@ -603,7 +609,7 @@ class QueueLookup:
         if before is not None and before.begin == begin and before.end <= end:
             found = before.copy()
         else:
-            found = LogMap(begin, DispatchRules.of(self.snapshot.config, self._batch_topics))
+            found = LogMap(begin, self._rules)
         found.extend(self.snapshot.log, end)
         return found
 

@@ -69,7 +69,8 @@ class DerivedLoader:
                 return data is not None and is_at(data, topic, queue_id, offset)
 
             # Each queue ends at its last unit whose record the log has.
-            loader = QueueLoader(self.queues, log_begin, has_record, unsure=not clean)
+            deletions = self.dispatcher.rules.deletions
+            loader = QueueLoader(self.queues, log_begin, has_record, deletions=deletions, unsure=not clean)
             dispatched = loader.load(end)
         lost = known_ends.lost(ends or {}, self.queues.next_offsets())
         if lost:

@@ -21,6 +21,7 @@ from flintmq.store.commitlog.records import last_file_begun_by, record_at
 from flintmq.store.commitlog.resync import next_record
 from flintmq.store.commitlog.sources import OWN
 from flintmq.store.commitlog.walk import NO_FILE, REFUSED, LogWalk, Piece
+from flintmq.store.layout import deleted_topics
 from flintmq.store.layout.small_files import fsync_and_drop_cache
 from flintmq.store.recovery.decisions import Decisions
 from flintmq.store.recovery.lost_log import refuse_without_log
@@ -89,7 +90,11 @@ class EndSearch:
         if not self.facts.clean and self.facts.mark.flushed is not None:
             alone = not self.followed and self.facts.abort_is_ours
             torn = TornRecordSearch(
-                self.facts.mark.flushed, alone=alone, power_cut=self.facts.power_cut, comes_again=self.followed
+                self.facts.mark.flushed,
+                alone=alone,
+                power_cut=self.facts.power_cut,
+                comes_again=self.followed,
+                deletions=deleted_topics.read(self.root, self.effects),
             )
         try:
             for piece in walk:

@@ -21,6 +21,7 @@ from flintmq.kernels.read import fetch, group_units
 from flintmq.store.commitlog.end_of_log import SECTOR
 from flintmq.store.commitlog.walk import Piece
 from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules
+from flintmq.store.layout.deleted_topics import NONE, Deletions
 
 TORN = "its topic or properties were not written completely"
 ODD = "a zero byte in its topic or properties"
@@ -31,18 +32,28 @@ class TornRecordSearch:
 
     Args:
         mark: log offset; records that begin below it were synced and are only counted.
-        alone: only FlintMQ has written above the mark. It never starts a queue again at 0, as RocketMQ does when a
-            topic was deleted; so a 0 instead of the next queue offset is a head that a power cut left incomplete.
+        alone: only FlintMQ has written above the mark. It starts a queue again at 0 only where `deletions` says so;
+            so a 0 instead of the next queue offset is a head that a power cut left incomplete.
         power_cut: the power failed. Then a 0 is such a head, too, if a sector ends in or after it, and all is zero up
             to there. A record of a queue that did start again would have to lie just so.
         comes_again: what is cut off comes again from a master. It came in pieces that ended anywhere, so that after a
             power cut any 0 may be such a head.
+        deletions: of topics; their records before do not count, and were synced with all others there.
     """
 
-    def __init__(self, mark: int, *, alone: bool, power_cut: bool = False, comes_again: bool = False) -> None:
-        self.mark, self.alone, self.power_cut, self.comes_again = mark, alone, power_cut, comes_again
+    def __init__(
+        self,
+        mark: int,
+        *,
+        alone: bool,
+        power_cut: bool = False,
+        comes_again: bool = False,
+        deletions: Deletions = NONE,
+    ) -> None:
+        self.mark = max(mark, *(one.offset for one in deletions.values()), 0)
+        self.alone, self.power_cut, self.comes_again, self.deletions = alone, power_cut, comes_again, deletions
         self.next: dict[tuple[bytes, int], int] = {}
-        self._units = Dispatcher(DispatchRules((), index=False))
+        self._units = Dispatcher(DispatchRules((), index=False, deletions=deletions))
 
     def first_bad(self, piece: Piece) -> tuple[int, str] | None:
         """Return (log offset, reason) of the piece's first bad record above the mark, or None."""
@@ -53,6 +64,8 @@ class TornRecordSearch:
             size, _, queue_id, queue_offset, flags = PLACE.unpack_from(data, at)
             topic, topic_end, rest = texts_at(data, at)
             name, properties = bytes(data[topic:topic_end]), bytes(data[rest : at + size])
+            if name in self.deletions and piece.base + at < self.deletions[name].offset:
+                continue
             torn = self.power_cut and (self.comes_again or _head_ends_in_zeros(data, at, piece))
             restarts = not self.alone and not torn
             wrong = self._count(name, queue_id, queue_offset, flags, restarts)

@@ -8,6 +8,7 @@ housekeeping      saves topics and offsets, delivers due messages, deletes old f
 scheduler         calls slow steps at their intervals
 topics            keeps config/topics.json
 groups            keeps config/subscriptionGroup.json
+topic_deletion    deletes topics as a whole
 consumer_offsets  keeps config/consumerOffset.json
 delay             delivers messages with a delay level
 zone_mapping      makes zone maps of full log files

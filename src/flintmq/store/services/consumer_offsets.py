@@ -84,6 +84,11 @@ class ConsumerOffsets:
                 for queue_id, offset in numbers_of({0: queues} if name == LIGHT_OFFSETS else queues).items()
             }
 
+    def groups_of(self, topic: str) -> list[str]:
+        """Return the groups with offsets of a topic."""
+        with self.file.lock:
+            return sorted({key.partition("@")[2] for _, key, _ in self._entries(lambda of, owner: of == topic)})
+
     def remove(self, topic: str | None = None, group: str | None = None) -> None:
         """Remove the offsets of a topic in all groups, or of a group in all topics."""
         with self.file.lock:

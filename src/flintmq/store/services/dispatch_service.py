@@ -26,6 +26,7 @@ from flintmq.store.dispatch.dispatcher import Dispatcher, UnitBlock
 from flintmq.store.dispatch.handover import HandedOver
 from flintmq.store.index.durable_point import DispatchPoint
 from flintmq.store.index.index_service import KeyIndex
+from flintmq.store.layout.deleted_topics import Deletions
 
 log = logging.getLogger("flintmq.dispatch")
 
@@ -117,6 +118,21 @@ class DispatchService(AfterPut):
             if self.position < ends.until or self.stopped_at is not None:
                 return None
             return self.queues.agree(ends, self.dispatcher.rules.batch_topics)
+
+    def remove_topic(self, topic: bytes, decide: Callable[[], Deletions]) -> None:
+        """Remove the queues of a topic, and make no units of its records so far.
+
+        `decide`: called before anything is changed; returns the deletions that hold from then on.
+
+        Thread: any. Durability: on return. Raises OSError: the disk refused; if `decide` had returned, the topic is
+        deleted, and the next call removes what is left.
+        """
+        with self._step:
+            self.dispatcher.remove_topic(topic, decide())
+            try:
+                self.queues.remove_topic(topic)
+            finally:
+                self.queues.wake()  # a held get finds no queue
 
     @property
     def held(self) -> bool:

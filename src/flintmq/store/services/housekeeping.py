@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreError, UsageError
 from flintmq.format.config_json import JsonObject
+from flintmq.format.group_topics import is_system_topic, retry_topic
 from flintmq.format.text import java_encode
 from flintmq.storage.files.filesystem import Effects
 from flintmq.storage.threads.mutex import Lock
@@ -25,7 +26,7 @@ from flintmq.store.services.groups import FORBIDDEN, Groups, GroupSettings
 from flintmq.store.services.groups import TABLE as GROUPS
 from flintmq.store.services.retention import FIRST_MS, Retention
 from flintmq.store.services.scheduler import Upkeep
-from flintmq.store.services.topics import TABLE, Topics, TopicSettings
+from flintmq.store.services.topics import TABLE, Topics, TopicSettings, check_topic
 from flintmq.store.services.zone_mapping import INTERVAL_MS, ZoneMapping
 
 log = logging.getLogger("flintmq.store")
@@ -200,6 +201,32 @@ class Housekeeping:
                 self.known.new_batch(topic)
                 self.known.batch.add(topic)
         self.save_now(f"topic {topic!a} is")
+
+    def checked_retry_topics(self, topic: str) -> list[str]:
+        """Return the retry topics that pop consumers of a topic have.
+
+        Raises UsageError: the topic may not be deleted.
+        """
+        self._refuse_followed(f"topic {topic[:100]!a}")
+        check_topic(topic)
+        if is_system_topic(topic):
+            raise UsageError(f"topic {topic!a} is one of RocketMQ's own, and is not deleted")
+        groups = self.offsets.groups_of(topic)
+        names = self.all_topics()
+        both = (retry_topic(f"{group}{sign}{topic}") for group in groups for sign in "_+")
+        return [name for name in both if name in names]
+
+    def forget_topic(self, topic: str) -> None:
+        """Remove a topic's settings, and its offsets of all groups.
+
+        Durability: on return. Raises OSError, StoreError: not written; call it again.
+        """
+        with self._saving:
+            with self._learning:
+                self.topics.remove(topic)
+                self._queues_seen = -1
+            self.offsets.remove(topic=topic)
+        self.save_now(f"the deletion of topic {topic!a} is")
 
     def create_group(self, group: str, settings: GroupSettings) -> None:
         """Create a group and write it; see MessageStore.create_group."""

@@ -79,7 +79,9 @@ class Retention:
 
     `dispatched`: returns the log offset below which all queue units are on disk.
 
-    `full`: whether puts are refused because a disk is too full. Thread: `clean_once` any, one at a time.
+    `step`: held while files are deleted. `full`: whether puts are refused because a disk is too full.
+
+    Thread: `clean_once` any, one at a time.
     """
 
     def __init__(
@@ -100,7 +102,7 @@ class Retention:
         self.hanging: list[Hanging] = []
         self._full_log = self._full_queues = False
         self._followed = self.files.min_offset
-        self._step, self._doubt = Lock(), Doubt(effects, root)
+        self.step, self._doubt = Lock(), Doubt(effects, root)
 
     @property
     def full(self) -> bool:
@@ -112,7 +114,7 @@ class Retention:
         Durability: a power cut may restore a file, which is then deleted again. Raises OSError: a file could not be
         deleted; the next call tries again.
         """
-        with self._step:
+        with self.step:
             verdict, doubt = self._verdict(), self._doubt()
             if verdict.reason and (verdict.forced or not doubt):
                 deleted = self._delete(verdict.forced)
