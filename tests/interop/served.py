@@ -25,18 +25,25 @@ class Served:
     errors: Path  # a file: its log
 
 
-@contextmanager
-def served(store: Path | str, folder: Path, *words: str) -> Iterator[Served]:
-    """Serve a store read-only; at the end it must stop cleanly, without an error of its own."""
-    command = [sys.executable, "-m", "flintmq", "broker", str(store), "--read-only", *words]
+def started(store: Path | str, folder: Path, *words: str, listen: str = "127.0.0.1:0") -> Served:
+    """A broker in a process that is ready."""
+    command = [sys.executable, "-m", "flintmq", "broker", str(store), *words]
     errors = folder / "broker.err"
     with errors.open("wb") as out:
-        process = subprocess.Popen([*command, "--listen", "127.0.0.1:0", "--json"], stdout=subprocess.PIPE, stderr=out)
+        process = subprocess.Popen([*command, "--listen", listen, "--json"], stdout=subprocess.PIPE, stderr=out)
+    assert process.stdout is not None
+    told = json.loads(process.stdout.readline() or "null")
+    assert told is not None and told["event"] == "ready", errors.read_text()
+    return Served(told["listen"][0], process, errors)
+
+
+@contextmanager
+def served(store: Path | str, folder: Path, *words: str, writes: bool = False) -> Iterator[Served]:
+    """Serve a store, read-only or not; at the end the broker must stop cleanly, without an error of its own."""
+    running = started(store, folder, *([] if writes else ["--read-only"]), *words)
+    process, errors = running.process, running.errors
     try:
-        assert process.stdout is not None
-        told = json.loads(process.stdout.readline() or "null")
-        assert told is not None and told["event"] == "ready", errors.read_text()
-        yield Served(told["listen"][0], process, errors)
+        yield running
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0, errors.read_text()
         assert "Traceback" not in errors.read_text(), errors.read_text()

@@ -156,7 +156,7 @@ def test_pulls_tell_pages_and_bounds(java: Client, broker: Served) -> None:
 
 def test_a_send_is_refused_in_words(java: Client, broker: Served) -> None:
     with pytest.raises(Refused, match="serves .* read-only: nothing can be sent or changed here"):
-        java.ask("send", broker.address, topic=TOPIC, body="x")
+        java.ask("send", broker.address, topic=TOPIC, bodies=["x"])
 
 
 def test_from_object_storage(client: Client, ours: tuple[Path, int], objects: Server, tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 // Stock Go clients of somebody else's broker, which obey lines as those of Java do (../oracle/README.md, `clients`): of
-// what is there, `consume` and `stop`.
+// what is there, `consume` (without an order), `stop`, and `send` one by one.
 package main
 
 import (
@@ -15,18 +15,22 @@ import (
 	rocketmq "github.com/apache/rocketmq-client-go/v2"
 	"github.com/apache/rocketmq-client-go/v2/consumer"
 	"github.com/apache/rocketmq-client-go/v2/primitive"
+	"github.com/apache/rocketmq-client-go/v2/producer"
 	"github.com/apache/rocketmq-client-go/v2/rlog"
 )
 
 type operation struct {
-	Op, As, Names, Group, Tags string
-	Topics                     []string
+	Op, As, Names, Group, Tags, Topic, Keys string
+	Topics, Bodies                          []string
+	Refuse                                  int32
+	Level                                   int
 }
 
 var (
 	turn   sync.Mutex
 	pushed = map[string]rocketmq.PushConsumer{}
 	made   int
+	answer = map[string]any{"status": "OK"} // of the operation that runs
 )
 
 func say(row map[string]any) {
@@ -55,10 +59,15 @@ func consume(op operation) error {
 	for _, topic := range op.Topics {
 		err = c.Subscribe(topic, consumer.MessageSelector{Type: consumer.TAG, Expression: op.Tags},
 			func(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
+				again := false
 				for _, message := range messages {
 					row := facts(message)
 					row["as"] = op.As
 					say(row)
+					again = again || message.ReconsumeTimes < op.Refuse
+				}
+				if again {
+					return consumer.ConsumeRetryLater, nil
 				}
 				return consumer.ConsumeSuccess, nil
 			})
@@ -68,6 +77,33 @@ func consume(op operation) error {
 	}
 	pushed[op.As] = c
 	return c.Start()
+}
+
+func send(op operation) error {
+	made++
+	p, err := rocketmq.NewProducer(
+		producer.WithNameServer(primitive.NamesrvAddr{op.Names}),
+		producer.WithInstanceName(fmt.Sprintf("%d-%d", os.Getpid(), made)))
+	if err != nil {
+		return err
+	}
+	if err = p.Start(); err != nil {
+		return err
+	}
+	defer p.Shutdown()
+	sent := []map[string]any{}
+	for _, body := range op.Bodies {
+		message := primitive.NewMessage(op.Topic, []byte(body)).WithTag(op.Tags).WithKeys([]string{op.Keys})
+		result, err := p.SendSync(context.Background(), message.WithDelayTimeLevel(op.Level))
+		if err != nil {
+			return err
+		}
+		sent = append(sent, map[string]any{
+			"status": "SEND_OK", "id": result.MsgID, "body": body, "offsetId": result.OffsetMsgID,
+			"queue": result.MessageQueue.QueueId, "offset": result.QueueOffset})
+	}
+	answer = map[string]any{"sent": sent}
+	return nil
 }
 
 func facts(m *primitive.MessageExt) map[string]any {
@@ -95,6 +131,8 @@ func execute(line []byte) error {
 		stopped := pushed[op.As]
 		delete(pushed, op.As)
 		return stopped.Shutdown()
+	case "send":
+		return send(op)
 	}
 	return fmt.Errorf("unknown operation %q", op.Op)
 }
@@ -107,8 +145,9 @@ func main() {
 		if err := execute(lines.Bytes()); err != nil {
 			say(map[string]any{"error": err.Error()})
 		} else {
-			say(map[string]any{"status": "OK"})
+			say(answer)
 		}
+		answer = map[string]any{"status": "OK"}
 	}
 	for _, c := range pushed {
 		c.Shutdown() // which commits the groups' offsets

@@ -8,16 +8,23 @@ import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.SendCallback;
+import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
@@ -87,8 +94,7 @@ final class StockClients {
                 return Oracle.row("messages", facts(List.of(producer(op).viewMessage(topic, op.getString("id")))));
             }
             case "send" -> {
-                Message message = new Message(topic, op.getString("body").getBytes(StandardCharsets.UTF_8));
-                return Oracle.row("status", producer(op).send(message).getSendStatus().name());
+                return Oracle.row("sent", send(op));
             }
             case "admin" -> {
                 return Oracle.row("text", admin(op));
@@ -98,9 +104,61 @@ final class StockClients {
         return Oracle.row("status", "OK");
     }
 
-    /** A push consumer; it is called as each of its lines. */
+    /** Sends bodies one by one, as one batch, or all at once without waiting; what was acknowledged. */
+    private List<Map<String, Object>> send(JSONObject op) throws Exception {
+        List<Message> messages = new ArrayList<>();
+        for (Object body : op.getJSONArray("bodies")) {
+            Message message = new Message(op.getString("topic"), op.getString("tags"), op.getString("keys"),
+                ((String) body).getBytes(StandardCharsets.UTF_8));
+            message.setDelayTimeLevel(op.getIntValue("level", 0));
+            messages.add(message);
+        }
+        DefaultMQProducer producer = producer(op);
+        String how = op.containsKey("how") ? op.getString("how") : "sync";
+        List<Map<String, Object>> sent = Collections.synchronizedList(new ArrayList<>());
+        switch (how) {
+            case "batch" -> sent.add(told(producer.send(messages), "batch"));
+            case "oneway" -> {
+                for (Message message : messages) {
+                    producer.sendOneway(message);
+                }
+            }
+            case "async" -> {
+                CountDownLatch left = new CountDownLatch(messages.size());
+                for (Message message : messages) {
+                    String body = new String(message.getBody(), StandardCharsets.UTF_8);
+                    producer.send(message, new SendCallback() {
+                        public void onSuccess(SendResult result) {
+                            sent.add(told(result, body));
+                            left.countDown();
+                        }
+
+                        public void onException(Throwable failure) {
+                            left.countDown();
+                        }
+                    });
+                }
+                left.await(60, TimeUnit.SECONDS);
+            }
+            default -> {
+                for (Message message : messages) {
+                    sent.add(told(producer.send(message), new String(message.getBody(), StandardCharsets.UTF_8)));
+                }
+            }
+        }
+        return sent;
+    }
+
+    private static Map<String, Object> told(SendResult result, String body) {
+        return Oracle.row("status", result.getSendStatus().name(), "id", result.getMsgId(), "body", body,
+            "offsetId", result.getOffsetMsgId(), "queue", result.getMessageQueue().getQueueId(),
+            "offset", result.getQueueOffset());
+    }
+
+    /** A push consumer; it is called as each of its lines. `refuse`: how often it wants each message again. */
     private void consume(JSONObject op) throws Exception {
         String as = op.getString("as");
+        int refuse = op.getIntValue("refuse", 0);
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(op.getString("group"));
         consumer.setNamesrvAddr(op.getString("names"));
         consumer.setInstanceName(instance());
@@ -108,14 +166,29 @@ final class StockClients {
         for (Object topic : op.getJSONArray("topics")) {
             consumer.subscribe((String) topic, op.containsKey("tags") ? op.getString("tags") : "*");
         }
-        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+        if (op.containsKey("most")) {
+            consumer.setMaxReconsumeTimes(op.getIntValue("most"));
+        }
+        MessageListenerConcurrently listener = (messages, context) -> {
+            boolean again = false;
             for (MessageExt message : messages) {
                 Map<String, Object> row = facts(message);
                 row.put("as", as);
                 say(row);
+                again |= message.getReconsumeTimes() < refuse;
             }
-            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
-        });
+            return again ? ConsumeConcurrentlyStatus.RECONSUME_LATER : ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        };
+        MessageListenerOrderly orderly = (messages, context) -> {
+            context.setSuspendCurrentQueueTimeMillis(100);
+            return listener.consumeMessage(messages, null) == ConsumeConcurrentlyStatus.CONSUME_SUCCESS
+                ? ConsumeOrderlyStatus.SUCCESS : ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT;
+        };
+        if (op.getBooleanValue("orderly")) {
+            consumer.registerMessageListener(orderly);
+        } else {
+            consumer.registerMessageListener(listener);
+        }
         consumer.start();
         pushed.put(as, consumer);
     }

@@ -1,0 +1,152 @@
+"""Stock clients send to a broker of ours and consume from it: each message once, through retries and kill -9."""
+
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import flintmq
+from tests.interop.served import Served, served, started
+from tests.interop.stock_clients import KINDS, Client, clients
+
+pytestmark = pytest.mark.slow
+
+LEVELS = ("--set", "messageDelayLevel=1s 1s 1s 1s 1s 1s 1s 1s 1s")
+KILLS, AT_ONCE = 4, 3000
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def client(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """Clients of one kind, in one process for all tests."""
+    with clients(request.param, tmp_path_factory.mktemp("client")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module", params=[kind for kind in KINDS if kind.startswith("java")])
+def java(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """Java's alone: they can do more."""
+    with clients(request.param, tmp_path_factory.mktemp("java")) as running:
+        yield running
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Served]:
+    with served(tmp_path / "store", tmp_path, "--dev", *LEVELS, writes=True) as running:
+        yield running
+
+
+def messages(root: Path, topic: str) -> list[flintmq.StoredMessage]:
+    with flintmq.open_store(root) as view:
+        return [one for one in view.messages() if one.topic == topic]
+
+
+def bodies(rows: list[dict[str, Any]]) -> Counter[str]:
+    return Counter(row["sha1"] for row in rows)
+
+
+def test_what_was_sent_is_stored_and_consumed_once(client: Client, broker: Served, tmp_path: Path) -> None:
+    told = client.ask("send", broker.address, topic="T", bodies=[f"é{n}" for n in range(200)], tags="red", keys="a b")
+    assert {row["status"] for row in told["sent"]} == {"SEND_OK"}
+    client.consume("G", broker.address, ["T"])
+    got = client.await_messages("G", 200)
+    assert {row["tags"] for row in got} == {"red"} and {row["keys"] for row in got} == {"a b"}
+    client.stop("G")
+    stored = {(one.queue_id, one.queue_offset): one for one in messages(tmp_path / "store", "T")}
+    assert len(stored) == 200 == len(got)
+    for row in told["sent"]:
+        one = stored[row["queue"], row["offset"]]
+        assert (one.body.decode(), one.msg_id, one.offset_msg_id) == (row["body"], row["id"], row["offsetId"])
+    assert {(row["queue"], row["offset"]) for row in got} == stored.keys()
+    assert {row["queue"] for row in told["sent"]} == {0, 1, 2, 3}, "a topic of a first send has four queues"
+
+
+def test_what_is_refused_comes_again(client: Client, broker: Served) -> None:
+    client.consume("Again", broker.address, ["T"], refuse=2)
+    client.ask("send", broker.address, topic="T", bodies=["one", "two"], tags="", keys="k")
+    got = client.await_messages("Again", 6)
+    client.stop("Again")
+    assert Counter(bodies(got).values()) == {3: 2}
+    assert Counter(row["times"] for row in got) == {0: 2, 1: 2, 2: 2}
+    assert {row["topic"] for row in got} <= {"T", "%RETRY%Again"}
+
+
+def test_in_the_end_it_is_a_dead_letter(java: Client, broker: Served, tmp_path: Path) -> None:
+    java.consume("Never", broker.address, ["T"], refuse=99, most=2)
+    java.ask("send", broker.address, topic="T", bodies=["bad"])
+    assert len(java.await_messages("Never", 3, settle_s=2)) == 3
+    java.stop("Never")
+    java.consume("Undertaker", broker.address, ["%DLQ%Never"])
+    [dead] = java.await_messages("Undertaker", 1)
+    java.stop("Undertaker")
+    assert dead["times"] == 3
+    [one] = messages(tmp_path / "store", "%DLQ%Never")
+    assert (one.body, one.properties["RETRY_TOPIC"]) == (b"bad", "T")
+
+
+@pytest.mark.parametrize("how", ["batch", "async", "oneway"])
+def test_other_ways_to_send(java: Client, broker: Served, tmp_path: Path, how: str) -> None:
+    java.ask("send", broker.address, topic="T", bodies=["first"])
+    wanted = [f"{n}" for n in range(300)]
+    java.consume("All", broker.address, ["T"])
+    told = java.ask("send", broker.address, topic="T", bodies=wanted, how=how)
+    got = java.await_messages("All", 301)
+    java.stop("All")
+    stored = messages(tmp_path / "store", "T")
+    assert Counter(one.body.decode() for one in stored) == Counter([*wanted, "first"])
+    assert set(bodies(got).values()) == {1} and len(got) == 301
+    assert len({one.msg_id for one in stored}) == 301, "each has a key of its own"
+    assert len(told["sent"]) == {"batch": 1, "async": 300, "oneway": 0}[how]
+
+
+def test_an_orderly_consumer_waits_for_each(java: Client, broker: Served) -> None:
+    java.ask("send", broker.address, topic="T", bodies=[f"{n}" for n in range(40)])
+    java.consume("Order", broker.address, ["T"], refuse=1, orderly=True)
+    got = java.await_messages("Order", 80)
+    java.stop("Order")
+    for queue in range(4):
+        offsets = [row["offset"] for row in got if row["queue"] == queue]
+        assert offsets == sorted(offsets) and len(offsets) == 20, "each twice, one after the other"
+
+
+def test_a_delay_level(client: Client, broker: Served) -> None:
+    client.consume("Late", broker.address, ["T"])
+    client.ask("send", broker.address, topic="T", bodies=["now"], keys="k")
+    client.ask("send", broker.address, topic="T", bodies=["late"], level=2, keys="k")
+    assert len(client.await_messages("Late", 2)) == 2
+    client.stop("Late")
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_what_was_acknowledged_outlives_kill_9(java: Client, tmp_path: Path, flush: str) -> None:
+    """Thousands are on their way each time; clients send again what got no answer, so one may be there twice."""
+    store, words = tmp_path / "store", ("--dev", "--set", f"flushDiskType={flush}")
+    running = started(store, tmp_path, *words)
+    address, acknowledged = running.address, set[str]()
+    try:
+        java.ask("send", address, topic="T", bodies=["first"])
+        java.consume("Through", address, ["T"])
+        for kill in range(KILLS):
+            timer = threading.Timer(0.15 * (kill + 1), running.process.send_signal, (signal.SIGKILL,))
+            timer.start()
+            sent = java.ask("send", address, topic="T", bodies=[f"{kill}-{n}" for n in range(AT_ONCE)], how="async")
+            acknowledged |= {row["body"] for row in sent["sent"]}
+            timer.join()
+            assert running.process.wait(20) == -signal.SIGKILL
+            running = started(store, tmp_path, *words, listen=address)
+        java.ask("send", address, topic="T", bodies=["last"])
+        running.process.send_signal(signal.SIGTERM)
+        assert running.process.wait(30) == 0, running.errors.read_text()
+    finally:
+        java.stop("Through")
+        running.process.kill()
+        running.process.wait()
+    stored = messages(store, "T")
+    places = [(one.queue_id, one.queue_offset) for one in stored]
+    assert len(places) == len(set(places)), "no queue offset twice"
+    found = {one.body.decode() for one in stored}
+    assert acknowledged <= found and {"first", "last"} <= found
+    assert len(acknowledged) >= KILLS
