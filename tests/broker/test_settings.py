@@ -81,6 +81,24 @@ def test_what_a_topic_lets_clients_do(writing: Callable[..., Broker], line: Call
     assert client.ask(310, send("T"), b"x").code == 0
 
 
+def test_a_topic_is_deleted(writing: Callable[..., Broker], line: Callable[[Broker], Line]):
+    broker = writing()
+    client, waiting = line(broker), line(broker)
+    client.ask(34, body=heartbeat("c", "G", topics={"T": "*"}))
+    client.ask(310, send("T"), b"old")
+    client.ask(15, {"consumerGroup": "G", "topic": "T", "queueId": 0, "commitOffset": 1})
+    number = waiting.start(11, pull(offset=1, sysFlag=6, suspendTimeoutMillis=9000))
+    assert waiting.is_quiet(0.05)
+    assert client.ask(215, {"topic": "T"}).code == 0 == client.ask(216, {"topic": "T"}).code
+    assert waiting.answer(number, 5).code == 17, "who waits is told"
+    assert client.ask(105, {"topic": "T"}).code == 17
+    assert client.ask(11, pull()).code == 17
+    assert stored(broker).consumer_offset("G", "T", 0) is None
+    assert client.ask(310, send("T"), b"new").fields["queueOffset"] == "0"
+    assert stored(broker).wait_dispatched(10)
+    assert [record[-60:].count(b"new") for record in records(client.ask(11, pull()).body)] == [1]
+
+
 def test_a_group_is_deleted(writing: Callable[..., Broker], line: Callable[[Broker], Line]):
     broker = writing()
     client = line(broker)

@@ -14,6 +14,7 @@ from flintmq.broker.store_offsets import StoreOffsets
 from flintmq.errors import UsageError
 from flintmq.remoting.names import (
     DELETE_GROUP,
+    DELETE_TOPIC,
     FORGET_TOPIC,
     GROUP_NOT_EXIST,
     INVALID_PARAMETER,
@@ -43,6 +44,7 @@ class Settings:
     def handlers(self) -> dict[int, Handler]:
         return {
             MAKE_TOPIC: self.make_topic,
+            DELETE_TOPIC: self.delete_topic,
             FORGET_TOPIC: self.forget_topic,
             MAKE_GROUP: self.make_group,
             DELETE_GROUP: self.delete_group,
@@ -67,6 +69,14 @@ class Settings:
             await self._served.run(self._store.create_topic, name, settings)
         except UsageError as error:
             raise Refused(SYSTEM_ERROR, str(error)) from None
+        return request.answer()
+
+    async def delete_topic(self, request: Request) -> Answer:
+        name = request.text("topic")
+        if not name.strip():
+            raise Refused(SYSTEM_ERROR, "The specified topic is blank.")
+        await self._served.run(self._store.delete_topic, name)
+        self._pulls.look()
         return request.answer()
 
     def forget_topic(self, request: Request) -> Answer:
