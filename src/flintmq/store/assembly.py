@@ -263,12 +263,12 @@ class StoreParts:
         except OSError:  # of a sync, perhaps: the page cache shows what was truncated, and the disk has it still
             self.small.distrust_page_cache()
             raise
+        if self.recovered.lost:  # before the mark says that nothing is missing
+            bring_back(root, self.recovered.state.next_offsets, config, effects, self.opening.peer)
         self._deletions = deleted_topics.within(self._deletions, self._listed.min_offset, self.recovered.state.end)
         if self._deletions != self._dispatcher.rules.deletions:  # before a record comes that it would hide
             deleted_topics.write(root, self._deletions, effects)
             self._dispatcher.rules = replace(self._dispatcher.rules, deletions=self._deletions)
-        if self.recovered.lost:  # before the mark says that nothing is missing
-            bring_back(root, self.recovered.state.next_offsets, config, effects, self.opening.peer)
 
     def _map_log(self) -> None:
         """Map the log as recovery left it, without an empty last file of an interrupted creation."""
