@@ -56,6 +56,49 @@ def test_the_fields_are_those_of_a_broker(version: str):
     assert set(wrapper) == set(theirs["topicConfigSerializeWrapper"]) and wrapper["topicConfigTable"] == {}
 
 
+TOPICS = {"Orders": (4, 8, 6), "库存": (1, 1, 4)}
+
+
+def entries(sent: Asked) -> dict[str, tuple[int, int, int]]:
+    """The topics of a registration: of each the numbers that Java's name server takes over."""
+    body = json.loads(sent.body)
+    assert sent.fields["bodyCrc32"] == str(zlib.crc32(sent.body) & 0x7FFFFFFF)
+    table = body["topicConfigSerializeWrapper"]["topicConfigTable"]
+    assert all(name == one["topicName"] for name, one in table.items())
+    return {name: (one["readQueueNums"], one["writeQueueNums"], one["perm"]) for name, one in table.items()}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_topics_have_the_keys_of_java(version: str):
+    told = json.loads((FOLDER / f"registration{version}.json").read_text(encoding="utf-8"))
+    data = base64.b64decode(next(one["bytes"] for one in told if one["code"] == 103))
+    size = struct.unpack_from(">I", data, 4)[0]
+    theirs = json.loads(data[8 + size :])["topicConfigSerializeWrapper"]["topicConfigTable"]
+    with RemotingPeer(names()) as peer, registration(peer.address, topics=TOPICS):
+        assert peer.codes() == [106, 103] and entries(peer.asked[1]) == TOPICS
+        ours = json.loads(peer.asked[1].body)["topicConfigSerializeWrapper"]["topicConfigTable"]
+    for one in ours.values():
+        assert {key: type(value) for key, value in one.items()} == {
+            key: type(value) for key, value in theirs["TBW102"].items()
+        }
+
+
+def test_other_topics_are_registered_at_once():
+    with RemotingPeer(names()) as peer, registration(peer.address, topics=TOPICS) as running:
+        running.tell(dict(TOPICS))
+        running.tell(TOPICS | {"New": (2, 2, 6)})
+        assert within(lambda: len(peer.asked) == 3)
+        assert entries(peer.asked[2]) == TOPICS | {"New": (2, 2, 6)}, "the same ones are no news"
+
+
+def test_one_topic_alone_comes_after_the_broker():
+    """RocketMQ's name servers take one topic of a broker that is new for an addition, and refuse it."""
+    with RemotingPeer(names()) as peer, registration(peer.address, topics={"Orders": (4, 4, 6)}, every_s=0.05):
+        assert within(lambda: len(peer.asked) > 3)
+        assert peer.codes()[:4] == [106, 103, 103, 103]
+        assert [entries(one) for one in peer.asked[1:4]] == [{}, *[{"Orders": (4, 4, 6)}] * 2]
+
+
 def test_one_connection_that_is_kept_and_the_end():
     with RemotingPeer(names()) as peer:
         with registration(peer.address, every_s=0.05):

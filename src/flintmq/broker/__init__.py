@@ -9,6 +9,7 @@ served       the store that is served, as the rooms use it
 served_store  one that the broker writes
 served_view  one that it only reads, refreshed
 routes       answers of a name server
+name_servers a broker of a cluster: its entry at name servers
 send         sends, and what consumers send back
 clients      heartbeats, members of groups, subscriptions
 pull         pulls, and those that are held

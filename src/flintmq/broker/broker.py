@@ -9,7 +9,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Coroutine, Iterable, Mapping, Set
+from collections.abc import Coroutine, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
@@ -19,6 +19,7 @@ from flintmq.broker.connection import ClientConnection
 from flintmq.broker.listener import BrokerListener
 from flintmq.broker.locks import Locks
 from flintmq.broker.lookup import Lookup
+from flintmq.broker.name_servers import NameServers
 from flintmq.broker.offsets import SAVE_S, KeptOffsets
 from flintmq.broker.pull import Pulls
 from flintmq.broker.requests import Requests
@@ -34,7 +35,7 @@ from flintmq.broker.workers import ReadingThreads
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
 from flintmq.remoting import names
-from flintmq.remoting.client import split_address
+from flintmq.remoting.client import join_address, split_address
 from flintmq.remoting.frames import VERSION
 from flintmq.store import arguments
 from flintmq.store.message_store import MessageStore
@@ -84,6 +85,7 @@ class _Options:
     cluster: str
     offsets: str | None  # path of a file
     keys: BrokerKeys
+    register: str  # name servers, HOST:PORT;HOST:PORT
 
 
 class Broker:
@@ -94,8 +96,8 @@ class Broker:
         with Broker("/backup/store", read_only=True) as broker:
             print(broker.address)
 
-    One node: it replicates nothing and knows no other broker. There is no password: whoever reaches its port can read
-    the whole store, and send to it.
+    One node: it replicates nothing. With `register` it is one broker of a cluster, else it knows no other one. There is
+    no password: whoever reaches its port can read the whole store, and send to it.
 
     Thread: any.
 
@@ -108,6 +110,7 @@ class Broker:
         grpc: one more address of the same kind, for clients whose configuration names it; None: none.
         advertise: host that clients get; None: the one that they connected to.
         name, cluster: of the broker.
+        register: name servers to register with, HOST:PORT each, or all in one text with `;` between them.
         offsets: a file that keeps offsets of groups of a read-only store; None: they are forgotten at the end.
         config: RocketMQ's keys of the store and of the broker, a StoreConfig, or the path of a broker.conf.
         settings: such keys as KEY=VALUE, which win.
@@ -119,6 +122,7 @@ class Broker:
 
     Raises (in `start`):
         UsageError: an address that cannot be listened at; a file of offsets that is none, or inside the store.
+        OSError, RemotingError: no name server answers; one refuses.
         FlintError: as `MessageStore`, or `open_store`; the end of the log is damaged (CorruptStoreError).
 
     Durability: as of a `put` under the store's flushDiskType: what is answered with success is in the log, and under
@@ -137,6 +141,7 @@ class Broker:
         name: str = "broker-a",
         cluster: str = "DefaultCluster",
         offsets: str | os.PathLike[str] | None = None,
+        register: str | Sequence[str] = (),
         config: StoreConfig | Mapping[str, object] | str | os.PathLike[str] | None = None,
         settings: Iterable[str] = (),
     ) -> None:
@@ -147,10 +152,13 @@ class Broker:
             raise UsageError("offsets= is for read_only: a store that is written keeps offsets of groups itself")
         places = [_place(place) for place in (listen, grpc) if place is not None]
         told = advertise or (None if places[0][0] in EVERY_ADDRESS else places[0][0])
+        if register and told is None:
+            raise UsageError(f"{listen} means all interfaces; say with advertise (--advertise) where clients reach it")
         file = None if offsets is None else os.path.abspath(offsets)
+        servers = register if isinstance(register, str) else ";".join(register)
         self._path, self._is_view, self._dev = store, read_only, dev
         self._config, keys = settings_of(config, settings, dev=dev)
-        self._options = _Options(places, told, name, cluster, file, keys)
+        self._options = _Options(places, told, name, cluster, file, keys, servers)
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self.addresses: list[str] = []  # where it listens, HOST:PORT
         self._running: _RunningBroker | None = None
@@ -272,6 +280,7 @@ class _RunningBroker:
         self._workers, self._clients, self._locks = ReadingThreads(WORKERS, "flintmq-broker"), Clients(), Locks()
         self._kept: KeptOffsets | None = None
         self._pulls: Pulls | None = None
+        self._name_servers: NameServers | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._store: MessageStore | StoreView | None = None
         self._is_view = False
@@ -288,6 +297,8 @@ class _RunningBroker:
         else:
             await self._join_view(store)
         await self._listener.serve()
+        if self._name_servers is not None:
+            await self._name_servers.start()
         self._tasks.append(asyncio.get_running_loop().create_task(self._keep_time()))
 
     def _join_store(self, store: MessageStore) -> None:
@@ -331,10 +342,14 @@ class _RunningBroker:
             Tables(served, routes, self._clients, offsets, None if self._is_view else options.keys),
         ):
             self._requests.add(room.handlers())
+        address = join_address(options.advertise or "", self._listener.port)
+        self._name_servers = NameServers(options.register, routes, address, self._is_view)
         return routes, pulls
 
     async def stop(self) -> None:
         deadline = time.monotonic() + STOP_S
+        if self._name_servers is not None:
+            await self._name_servers.stop()
         await self._listener.stop()
         for task in self._tasks:
             task.cancel()

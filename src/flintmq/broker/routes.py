@@ -6,7 +6,7 @@ import json
 from typing import Any, Final
 
 from flintmq.broker.requests import Answer, Handler, Refused, Request
-from flintmq.broker.served import Served
+from flintmq.broker.served import TEMPLATE, Served, TopicFacts
 from flintmq.remoting.client import join_address
 from flintmq.remoting.names import GET_ALL_TOPICS, GET_CLUSTERS, GET_ROUTE, TOPIC_NOT_EXIST
 
@@ -55,6 +55,11 @@ class Routes:
             "clusterAddrTable": {self.cluster: [self.name]},
         }
         return request.answer(body=_body(tables))
+
+    def facts(self) -> dict[str, TopicFacts]:
+        """Return facts of each topic that has a route."""
+        found = {name: self._served.topic(name) for name in (*self._served.topic_names(), TEMPLATE)}
+        return {name: facts for name, facts in found.items() if facts is not None}
 
     def topics(self, request: Request) -> Answer:
         return request.answer(body=_body({"topicList": sorted(self._served.topic_names())}))

@@ -11,6 +11,8 @@ from flintmq.message import RawResult, StoredMessage
 T = TypeVar("T")
 
 READABLE, WRITABLE = 4, 2
+TEMPLATE = "TBW102"
+"""The topic whose route producers ask for before the first message of a topic that nobody made."""
 Place = tuple[str, int]
 """A queue: topic, queue id."""
 

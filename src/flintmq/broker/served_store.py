@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 from flintmq.broker.broker_keys import BrokerKeys
 from flintmq.broker.rates import PutAndGetRates
 from flintmq.broker.requests import Refused
-from flintmq.broker.served import READABLE, WRITABLE, Place, TopicFacts
+from flintmq.broker.served import READABLE, TEMPLATE, WRITABLE, Place, TopicFacts
 from flintmq.format.group_topics import retry_topic
 from flintmq.message import RawResult, StoredMessage
 from flintmq.remoting.names import GROUP_NOT_EXIST
@@ -28,8 +28,6 @@ log = logging.getLogger("flintmq.broker")
 T = TypeVar("T")
 
 HOT: Final = 64 << 20  # bytes before the log's end that count as in memory
-TEMPLATE: Final = "TBW102"
-"""The topic whose route producers ask for before the first message of a topic that nobody made."""
 TEMPLATE_QUEUES: Final = 8
 INHERITS: Final = 1  # bit of TEMPLATE's permissions
 ONE_QUEUE: Final = TopicSettings(1, 1)

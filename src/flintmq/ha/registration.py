@@ -1,9 +1,10 @@
-"""Registers a listener at name servers, so that RocketMQ's slaves find their master.
+"""Registers a listener or a broker at name servers, where slaves and clients look for it.
 
 A slave asks its name server for the broker with its own cluster and name and the id 0, and follows that one's
-haServerAddr. The entry is gone when the connection closes, or after two minutes, so the connection is kept and the
-registration repeated every 30 s. No topic is registered, so no producer comes. Upstream: BrokerOuterAPI.registerBroker,
-DefaultRequestProcessor.
+haServerAddr. A client asks for the brokers of a topic. The entry is gone when the connection closes, or after two
+minutes, so the connection is kept and the registration repeated every 30 s, and soon where topics have changed. A
+listener registers no topic, so no client comes. Upstream: BrokerOuterAPI.registerBroker, DefaultRequestProcessor,
+RouteInfoManager.registerBroker.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import logging
 import threading
 import time
 import zlib
-from typing import Final, Self
+from collections.abc import Mapping
+from typing import Final, Self, TypeAlias
 
 from flintmq.errors import RemotingError, UsageError
 from flintmq.format import config_json
@@ -27,6 +29,9 @@ EVERY_S: Final = 30.0
 RETRY_S: Final = 5.0
 """Seconds until the next attempt after one that failed."""
 
+Topics: TypeAlias = Mapping[str, tuple[int, int, int]]
+"""Name of a topic -> queues that are read, queues that are written, bits of its permission."""
+
 
 class Registration:
     """Keeps one broker registered. Use it in a `with` block, or call `start` and `close`.
@@ -35,7 +40,8 @@ class Registration:
 
     Args:
         broker_address: `HOST:PORT` to give as the broker's listenPort, where slaves ask for topics and offsets; None:
-            the port before the listener's, as at RocketMQ. Nobody needs to answer there.
+            the port before the listener's, as at RocketMQ. Nobody needs to answer there, if there are no topics.
+        topics: of the broker; `tell` gives others.
     """
 
     def __init__(
@@ -46,6 +52,7 @@ class Registration:
         cluster: str,
         ha_address: str,
         broker_address: str | None = None,
+        topics: Topics | None = None,
         every_s: float = EVERY_S,
         timeout_s: float = 5.0,
     ) -> None:
@@ -59,8 +66,10 @@ class Registration:
         split_address(self.broker_address)
         self._every_s = every_s
         self._clients = [RemotingClient(address, timeout_s=timeout_s) for address in name_servers(servers)]
+        self._topics = topics or {}
         self._begun: set[str] = set()  # name servers whose connection has the registration
-        self._stopping = StopEvent()
+        self._news = StopEvent()  # the thread shall look at once: other topics, or the end
+        self._is_closed = False
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -78,31 +87,46 @@ class Registration:
         self._thread = threading.Thread(target=self._again, name="flintmq-register", daemon=True)
         self._thread.start()
 
+    def tell(self, topics: Topics) -> None:
+        """Register these topics from now on, soon if they are others than before.
+
+        One that is gone stays at the name servers, as it does with RocketMQ's own brokers. Thread: any.
+        """
+        if topics != self._topics:
+            self._topics = topics
+            self._news.set()
+
     def register_once(self, client: RemotingClient) -> None:
         """Register at one name server; over a new connection look first who has the name."""
         try:
             if client.address not in self._begun:
                 self._refuse_another(client)
-            body = _body()
-            fields = {
-                "brokerName": self.broker,
-                "brokerAddr": self.broker_address,
-                "clusterName": self.cluster,
-                "haServerAddr": self.ha_address,
-                "brokerId": "0",
-                "enableActingMaster": "false",
-                "compressed": "false",
-                "bodyCrc32": str(zlib.crc32(body) & 0x7FFFFFFF),
-            }
-            client.ask(REGISTER, fields, body)
+                if len(self._topics) == 1:  # a name server takes one topic alone only of a broker that it knows
+                    self._register(client, {})
+            self._register(client, self._topics)
             self._begun.add(client.address)
         except BaseException:
             self._begun.discard(client.address)
             raise
 
+    def _register(self, client: RemotingClient, topics: Topics) -> None:
+        body = _body(topics)
+        fields = {
+            "brokerName": self.broker,
+            "brokerAddr": self.broker_address,
+            "clusterName": self.cluster,
+            "haServerAddr": self.ha_address,
+            "brokerId": "0",
+            "enableActingMaster": "false",
+            "compressed": "false",
+            "bodyCrc32": str(zlib.crc32(body) & 0x7FFFFFFF),
+        }
+        client.ask(REGISTER, fields, body)
+
     def close(self) -> None:
         """Take the registration back, and close the connections. May be called again."""
-        self._stopping.set()
+        self._is_closed = True
+        self._news.set()
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -131,7 +155,11 @@ class Registration:
 
     def _again(self) -> None:
         wait_s = self._every_s
-        while not self._stopping.wait(wait_s):
+        while True:
+            self._news.wait(wait_s)
+            self._news.clear()
+            if self._is_closed:
+                return
             wait_s = self._every_s
             for client in self._clients:
                 try:
@@ -148,17 +176,29 @@ class Registration:
         self.close()
 
 
-def _body() -> bytes:
-    """Return what a broker without topics registers."""
+def _body(topics: Topics) -> bytes:
+    """Return the RegisterBrokerBody of a broker with these topics, as JSON, not compressed."""
     version = {"counter": 0, "stateVersion": 0, "timestamp": time.time_ns() // 1_000_000}
-    topics = {
+    wrapper = {
         "dataVersion": version,
         "mappingDataVersion": version,
-        "topicConfigTable": {},
+        "topicConfigTable": {
+            name: {
+                "attributes": {},
+                "order": False,
+                "perm": perm,
+                "readQueueNums": read,
+                "topicFilterType": "SINGLE_TAG",
+                "topicName": name,
+                "topicSysFlag": 0,
+                "writeQueueNums": write,
+            }
+            for name, (read, write, perm) in topics.items()
+        },
         "topicQueueMappingDetailMap": {},
         "topicQueueMappingInfoMap": {},
     }
-    value: config_json.JsonObject = {"filterServerList": [], "topicConfigSerializeWrapper": topics}
+    value: config_json.JsonObject = {"filterServerList": [], "topicConfigSerializeWrapper": wrapper}
     return config_json.write(value, "5.4.0", compact=True)
 
 

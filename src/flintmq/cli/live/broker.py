@@ -20,6 +20,8 @@ EPILOG = examples(
     "flintmq broker store --listen 127.0.0.1:9876",
     "flintmq broker /var/rocketmq/store --read-only --listen 127.0.0.1:9876",
     "flintmq broker /var/rocketmq/store --read-only --listen 127.0.0.1:9877 --offsets offsets.json",
+    "flintmq broker /backup/store --read-only --listen 10.1.2.3:10911 --register '10.1.2.8:9876;10.1.2.9:9876' "
+    "--name backup-a --cluster Orders",
 )
 
 
@@ -47,6 +49,9 @@ class BrokerWords:
     offsets: str | None = option(
         "--offsets FILE", "With --read-only: keep offsets of groups here; without it they are forgotten."
     )
+    register: str | None = option(
+        "--register HOST:PORT", "Register with this name server, or with several, with `;` between them."
+    )
     config: Annotated[str | None, broker_conf_option("The configuration, broker.conf.")] = None
     settings: SetOption = None
     as_json: JsonOption = False
@@ -60,7 +65,8 @@ def command(words: BrokerWords) -> int:
     and so is the directory afterwards. With --read-only sends are refused, groups go on from their offsets, and of a
     store that is written meanwhile new messages come within a second or two. mqadmin shows it. One node, without a
     password: whoever reaches the port can read the whole store, and send to it. One line on standard output says that
-    it is ready; with --json an object (event, listen, store, pid, seconds).
+    it is ready; with --json an object (event, listen, store, pid, seconds). With
+    --register it is one broker of a cluster, that of these name servers.
     """
     begin = time.monotonic()
     from flintmq.broker import Broker
@@ -81,6 +87,7 @@ def command(words: BrokerWords) -> int:
         name=words.name,
         cluster=words.cluster,
         offsets=words.offsets,
+        register=words.register or (),
         config=words.config,
         settings=words.settings or (),
     ) as broker:
