@@ -69,7 +69,10 @@ REFERENCE: dict[str, tuple[str, list[str]]] = {
     ),
     "tools": ("Tools", ["flintmq.verify", "flintmq.compare", "flintmq.copy_whole", "flintmq.copy_some"]),
     "metrics": ("Metrics", ["flintmq.store_metrics", "flintmq.engine_metrics"]),
-    "broker": ("A broker", ["flintmq.broker.Broker", "flintmq.broker.BrokerStats"]),
+    "broker": (
+        "A broker",
+        ["flintmq.broker.Broker", "flintmq.broker.BrokerStats", "flintmq.broker.testing.BrokerControl"],
+    ),
     "spark": (
         "Spark",
         [

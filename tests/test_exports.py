@@ -84,7 +84,15 @@ def test_pages_need_no_inner_path():
     root = Path(__file__).parents[1]
     pages = [root / "README.md", *(root / "docs" / "guide").glob("*.md"), *(root / "docs" / "spark").glob("*.md")]
     pages += [root / "docs" / "operations" / f"{name}.md" for name in ("copy", "diff", "follow")]
-    public = {"flintmq", "flintmq.spark", "flintmq.ha", "flintmq.testing", "flintmq.testing.damage", "flintmq.errors"}
+    public = {
+        "flintmq",
+        "flintmq.broker",
+        "flintmq.spark",
+        "flintmq.ha",
+        "flintmq.testing",
+        "flintmq.testing.damage",
+        "flintmq.errors",
+    }
     inner = {
         (page.name, home)
         for page in pages
@@ -109,7 +117,9 @@ def documented(one: object) -> bool:
     return bool((inspect.getdoc(one) or "").strip())
 
 
-@pytest.mark.parametrize("home", ["flintmq", "flintmq.ha", "flintmq.spark", "flintmq.testing"])
+@pytest.mark.parametrize(
+    "home", ["flintmq", "flintmq.broker", "flintmq.broker.testing", "flintmq.ha", "flintmq.spark", "flintmq.testing"]
+)
 def test_public_names_and_their_methods_are_documented(home: str):
     """Docstrings are asked for here, not of private code."""
     if home == "flintmq.spark":

@@ -16,11 +16,11 @@ ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = "flintmq.testing.pytest_plugin"
 
 
-def run(folder: Path, code: str, *words: str, ini: str = "") -> str:
-    """What pytest says of a file, in a directory of its own."""
+def run(folder: Path, code: str, *words: str, ini: str = "", plugins: tuple[str, ...] = ()) -> str:
+    """What pytest says of a file, in a directory of its own; the plugin and these others are there."""
     (folder / "test_it.py").write_text(code)
     (folder / "pytest.ini").write_text("[pytest]\n" + ini)
-    known = [] if installed() else ["-p", PLUGIN]
+    known = [word for plugin in (PLUGIN, *plugins) if not installed(plugin) for word in ("-p", plugin)]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-rA", "--strict-markers", "-p", "no:cacheprovider", *known, *words],
         cwd=folder, capture_output=True, text=True, timeout=120, env={**os.environ, "COLUMNS": "200"},
@@ -28,16 +28,16 @@ def run(folder: Path, code: str, *words: str, ini: str = "") -> str:
     return done.stdout + done.stderr
 
 
-def installed() -> bool:
+def installed(plugin: str) -> bool:
     """Whether the entry point is registered in this environment."""
     from importlib.metadata import entry_points
 
-    return any(point.value == PLUGIN for point in entry_points(group="pytest11"))
+    return any(point.value == plugin for point in entry_points(group="pytest11"))
 
 
 def test_the_entry_point_is_declared():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert project["entry-points"]["pytest11"] == {"flintmq": PLUGIN}
+    assert project["entry-points"]["pytest11"]["flintmq"] == PLUGIN
 
 
 def test_a_store_for_each_test_and_keys_from_all_sides(tmp_path: Path):

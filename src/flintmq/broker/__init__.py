@@ -21,7 +21,25 @@ broker_keys  settings of a broker beyond those of its store
 rates        how fast messages come and go
 lookup       by key, by place, by time
 tables       what slaves and mqadmin ask for
+testing      a broker for tests of programs that talk to one, and its fixture
+
+Importing this package is cheap: pytest does it in each of its runs, to know the fixture.
 """
 
-from flintmq.broker.broker import Broker as Broker
-from flintmq.broker.broker import BrokerStats as BrokerStats
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from flintmq.broker.broker import Broker, BrokerStats
+
+__all__ = ["Broker", "BrokerStats"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the module of a public name on first use."""
+    if name not in __all__:
+        raise AttributeError(f"module 'flintmq.broker' has no attribute {name!r}")
+    from flintmq.broker import broker
+
+    return getattr(broker, name)

@@ -22,7 +22,7 @@ from flintmq.broker.lookup import Lookup
 from flintmq.broker.name_servers import NameServers
 from flintmq.broker.offsets import SAVE_S, KeptOffsets
 from flintmq.broker.pull import Pulls
-from flintmq.broker.requests import Requests
+from flintmq.broker.requests import Around, Requests
 from flintmq.broker.routes import EVERY_ADDRESS, Routes
 from flintmq.broker.send import Sends
 from flintmq.broker.served import Offsets, Served
@@ -129,6 +129,8 @@ class Broker:
     SYNC_FLUSH on disk. Read-only: nothing is written but `offsets`, each 5 s and at the end.
     """
 
+    around: Around | None = None  # set before the start by `testing`; then no send takes the compiled way past it
+
     def __init__(
         self,
         store: str | os.PathLike[str] | None = None,
@@ -179,6 +181,7 @@ class Broker:
         return served.store if isinstance(served, ServedStore) else served.view
 
     def stats(self) -> BrokerStats:
+        """Return figures of now."""
         return self._now.stats()
 
     @property
@@ -193,7 +196,7 @@ class Broker:
         """Open the store and listen."""
         if self._running is not None:
             raise UsageError("this broker is started already")
-        running = _RunningBroker(self._options)
+        running = _RunningBroker(self._options, self.around)
         try:
             self.addresses = await running.bind()
             await running.start(await asyncio.get_running_loop().run_in_executor(None, self._opened))
@@ -273,9 +276,9 @@ class _RunningBroker:
 
     served: ServedStore | ServedView
 
-    def __init__(self, options: _Options) -> None:
-        self._options = options
-        self._requests = Requests(VERSION)
+    def __init__(self, options: _Options, around: Around | None) -> None:
+        self._options, self._is_disturbed = options, around is not None
+        self._requests = Requests(VERSION, around)
         self._listener = BrokerListener(self._requests.take, self._left)
         self._workers, self._clients, self._locks = ReadingThreads(WORKERS, "flintmq-broker"), Clients(), Locks()
         self._kept: KeptOffsets | None = None
@@ -309,7 +312,7 @@ class _RunningBroker:
         self._requests.add(Settings(served, routes, self._clients, offsets, pulls).handlers())
         sends = Sends(served, self._locks, self._options.cluster)
         self._requests.add(sends.handlers(), in_any_case=True)
-        self._listener.put = sends.plain()
+        self._listener.put = None if self._is_disturbed else sends.plain()
         self._requests.refuse((names.END_TRANSACTION,), "this broker takes no messages of transactions")
 
     async def _join_view(self, view: StoreView) -> None:

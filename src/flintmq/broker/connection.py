@@ -9,8 +9,9 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final
 
+from flintmq.broker.requests import PlainPut
 from flintmq.errors import FormatError
 from flintmq.remoting.client import join_address
 from flintmq.remoting.frames import RemotingFrame, decode_frame, encode_frame, frame_size
@@ -24,7 +25,6 @@ TURNS: Final = 8  # requests of one connection that are under way: their answers
 KEPT_MAX: Final = 64 << 20  # bytes of answers that wait, beyond which the connection has 30 s
 KEPT_S: Final = 30.0
 IDLE_S: Final = 120.0  # silence after which a connection is closed
-PlainPut: TypeAlias = Callable[[memoryview, int, str], tuple[int, bytes | None] | None]
 _TLS, _HTTP2 = 0x16, b"PRI "
 
 

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from flintmq.broker.connection import ClientConnection, PlainPut
+from flintmq.broker.connection import ClientConnection
+from flintmq.broker.requests import PlainPut
 from flintmq.errors import UsageError
 from flintmq.remoting.client import join_address
 from flintmq.remoting.frames import RemotingFrame

@@ -115,6 +115,10 @@ class Request:
 
 Answer: TypeAlias = RemotingFrame | None
 Handler: TypeAlias = Callable[[Request], Answer | Coroutine[None, None, Answer]]
+PlainPut: TypeAlias = Callable[[memoryview, int, str], tuple[int, bytes | None] | None]
+"""Puts a plain send of which no Request is made, see ClientConnection."""
+Around: TypeAlias = Callable[[Request, Handler], Answer | Coroutine[None, None, Answer]]
+"""Answers a request in place of its handler, which it may call: a test's way to disturb a broker."""
 
 
 class Requests:
@@ -127,8 +131,9 @@ class Requests:
         failed: how many requests met an error of ours, which the log tells.
     """
 
-    def __init__(self, version: int) -> None:
+    def __init__(self, version: int, around: Around | None = None) -> None:
         self._version, self._handlers = version, dict[int, Handler]()
+        self._around = around
         self._in_any_case: set[int] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.unsupported: Counter[int] = Counter()
@@ -163,7 +168,7 @@ class Requests:
             self._count(request)
             handler = _unknown
         try:
-            found = handler(request)
+            found = handler(request) if self._around is None else self._around(request, handler)
         except Exception as error:
             found = self._told(request, error)
         if isinstance(found, Coroutine):

@@ -14,9 +14,8 @@ from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from flintmq.broker.connection import PlainPut
 from flintmq.broker.locks import Locks
-from flintmq.broker.requests import INT32, Answer, Handler, Refused, Request
+from flintmq.broker.requests import INT32, Answer, Handler, PlainPut, Refused, Request
 from flintmq.broker.served import TopicFacts
 from flintmq.broker.served_store import INHERITS, ONE_QUEUE, ServedStore
 from flintmq.errors import MessageNotFoundError

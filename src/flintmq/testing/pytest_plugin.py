@@ -5,9 +5,9 @@
         assert flintmq_store.consumer("billing", "orders").poll(wait_ms=1000)[0].body == b"hello"
 
 It is installed with the package, and needs no import. Fixtures: `flintmq_store`, `flintmq_open`, `flintmq_path`,
-`flintmq_reader`. Configuration, later ones win: small files, the ini option `flintmq_config` (a KEY=VALUE a line), the
-marker `@pytest.mark.flintmq(flushDiskType="SYNC_FLUSH")` of module, class and test, arguments of `flintmq_open`.
-`pytest -p no:flintmq` disables the plugin.
+`flintmq_reader`, `flintmq_keys`. Configuration, later ones win: small files, the ini option `flintmq_config` (a
+KEY=VALUE a line), the marker `@pytest.mark.flintmq(flushDiskType="SYNC_FLUSH")` of module, class and test, arguments of
+`flintmq_open`. `pytest -p no:flintmq` disables the plugin.
 """
 
 from __future__ import annotations
@@ -52,7 +52,16 @@ def flintmq_path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def flintmq_open(request: pytest.FixtureRequest, flintmq_path: Path) -> Iterator[Callable[..., MessageStore]]:
+def flintmq_keys(request: pytest.FixtureRequest) -> dict[str, object]:
+    """Return the configuration of this test's stores: ini option, then markers.
+
+    Keys have RocketMQ's names.
+    """
+    return configuration(request)
+
+
+@pytest.fixture
+def flintmq_open(flintmq_keys: dict[str, object], flintmq_path: Path) -> Iterator[Callable[..., MessageStore]]:
     """Return a function that opens a store, again or another; all are closed after the test.
 
     Its signature is `flintmq_open(path=flintmq_path, unique_keys=True, **keys)`. The test fails in its teardown if a
@@ -61,12 +70,11 @@ def flintmq_open(request: pytest.FixtureRequest, flintmq_path: Path) -> Iterator
     from flintmq.config.keys import key_name
     from flintmq.store.message_store import MessageStore
 
-    keys = configuration(request)
     before = set(threading.enumerate())
     stores: list[MessageStore] = []
 
     def opened(path: str | os.PathLike[str] = flintmq_path, unique_keys: bool = True, **more: object) -> MessageStore:
-        given = keys | {key_name(key): value for key, value in more.items()}
+        given = flintmq_keys | {key_name(key): value for key, value in more.items()}
         store = MessageStore(path, given, dev=True, unique_keys=unique_keys)
         stores.append(store)
         return store

@@ -1,0 +1,232 @@
+"""Runs a broker for a test, in this process: starts, stops, kills, disturbs and asks it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from typing import Final, Self
+
+from flintmq.broker.broker import Broker
+from flintmq.broker.testing.chaos import Chaos, ClientRequest, DisturbedRequests
+from flintmq.format.group_topics import dead_letter_topic
+from flintmq.format.text import brief
+from flintmq.message import StoredMessage
+from flintmq.remoting.names import SERVICE_NOT_AVAILABLE
+from flintmq.store.message_store import MessageStore
+
+LOOK_S: Final = 0.005  # between two looks at the store
+SHOWN_MAX: Final = 4  # messages that an error shows
+LOG: Final = "commitlog"
+
+
+class BrokerControl:
+    """A broker of a test, started and stopped by a `with` block.
+
+    It is a `flintmq.broker.Broker` of small files at a free port of 127.0.0.1. Each send takes the way of those that
+    are not plain, which is slower; its answers are the same.
+
+    Thread: any.
+
+    Args:
+        path: of the store.
+        config: RocketMQ's keys of the store and of the broker.
+
+    Raises:
+        ConfigError: an unknown key or an impossible value.
+        FlintError (at the start): as `Broker`.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], config: Mapping[str, object] | None = None) -> None:
+        self._path, self._config = os.path.abspath(path), config
+        self._chaos, self._running = Chaos(), ExitStack()
+        self._broker = self._made("127.0.0.1:0")
+
+    # -- what there is ------------------------------------------------------------------------------------------------
+
+    @property
+    def address(self) -> str:
+        """Return the address of name server and broker, HOST:PORT; a restart keeps it."""
+        return self._broker.address
+
+    @property
+    def store(self) -> MessageStore:
+        """Return the store, to put and get beside the clients.
+
+        Raises UsageError: the broker is stopped.
+        """
+        store = self._broker.store
+        assert isinstance(store, MessageStore)
+        return store
+
+    def messages(self, topic: str) -> list[StoredMessage]:
+        """Return all messages that a topic has now, in the order in which they arrived."""
+        found = list[StoredMessage]()
+        for queue_id in self._queues(topic):
+            at, end = self.store.bounds(topic, queue_id)
+            while at < end:
+                got = self.store.get(topic, queue_id, at, 1000)
+                found += got.messages
+                at = max(got.next_begin_offset, at + 1)
+        return sorted(found, key=lambda message: message.physical_offset)
+
+    def wait(self, topic: str, count: int, timeout: float = 5.0) -> list[StoredMessage]:
+        """Return the first messages of a topic, in the order in which they arrived.
+
+        It waits until there are so many.
+
+        Raises TimeoutError: there are fewer after this time (seconds); it shows those.
+        """
+
+        def size() -> int:
+            bounds = (self.store.bounds(topic, queue_id) for queue_id in self._queues(topic))
+            return sum(end - begin for begin, end in bounds)
+
+        _until(lambda: size() >= count, timeout)
+        # Read after they were counted: any that arrived before one of these is there by now.
+        found = self.messages(topic)
+        if len(found) < count:
+            shown = ", ".join(brief(message.body) for message in found[:SHOWN_MAX])
+            raise TimeoutError(f"{topic} has {len(found)} of {count} messages after {timeout:g} s: {shown or 'none'}")
+        return found[:count]
+
+    def lag(self, group: str, topic: str) -> int:
+        """Return how many messages of a topic a group has not committed; all if it never did."""
+        lag = 0
+        for queue_id in self._queues(topic):
+            begin, end = self.store.bounds(topic, queue_id)
+            committed = self.store.consumer_offset(group, topic, queue_id)
+            lag += end - max(begin, -1 if committed is None else committed)
+        return lag
+
+    def wait_consumed(self, group: str, topic: str | None = None, timeout: float = 15.0) -> None:
+        """Wait until a group has committed all messages of a topic.
+
+        Without a topic: of each that it has offsets of. Stock clients commit each 5 s. A message that waits for its
+        next delivery is in no topic meanwhile.
+
+        Raises TimeoutError: it has not after this time (seconds); it names the lags.
+        """
+
+        def lags() -> dict[str, int]:
+            if topic is not None:
+                return {topic: self.lag(group, topic)}
+            known = self.store.group(group) is not None
+            return {name: self.lag(group, name) for name, _ in (self.store.group_offsets(group) if known else ())}
+
+        def is_consumed() -> bool:
+            found = lags()
+            return bool(found) and not any(found.values())
+
+        if not _until(is_consumed, timeout):
+            text = ", ".join(f"{lag} of {name}" for name, lag in sorted(lags().items()))
+            raise TimeoutError(f"{group} has not committed after {timeout:g} s: {text or 'it has no offsets'}")
+
+    def dead_letters(self, group: str) -> list[StoredMessage]:
+        """Return the messages that a group gave up, in the order in which it did."""
+        return self.messages(dead_letter_topic(group))
+
+    def requests(self, code: int | None = None) -> list[ClientRequest]:
+        """Return what clients asked, in its order; of one code, or all. The last 100,000 are kept."""
+        return [asked for asked in self._chaos.asked() if code in (None, asked.code)]
+
+    # -- what goes wrong ----------------------------------------------------------------------------------------------
+
+    def fail(self, code: int, answer: int = SERVICE_NOT_AVAILABLE, times: int = 2, before: bool = True) -> None:
+        """Have the next requests of a code fail.
+
+        Args:
+            code: RocketMQ's code of the request. Sends: 10, 310, a batch 320; pulls: 11.
+            answer: code that the client gets.
+            times: how many requests.
+            before: nothing of what they ask is done. False: it is done, and clients that send again send twice.
+
+        Raises UsageError: times is less than 1.
+        """
+        self._chaos.disturb(DisturbedRequests(code, times, answer, before))
+
+    def drop_connections(self, times: int = 1, code: int | None = None, before: bool = True) -> None:
+        """Have the next requests lose their connection in place of an answer.
+
+        Args, and what is raised: as `fail`; code None: any request.
+        """
+        self._chaos.disturb(DisturbedRequests(code, times, None, before))
+
+    def delay(self, code: int, seconds: float) -> None:
+        """Have requests of a code wait before they are taken; 0 ends it, also for those that wait."""
+        self._chaos.delay(code, seconds)
+
+    def calm(self) -> None:
+        """End what `fail`, `drop_connections` and `delay` began; a stop and a kill do so, too."""
+        self._chaos.clear()
+
+    # -- start and end ------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Stop the broker cleanly. Clients find nobody until `restart`."""
+        self._chaos.clear()  # also what is delayed, for which the end would wait
+        self._end()
+
+    def kill(self) -> None:
+        """Leave the store as `kill -9` of a broker at this moment, and stop; `restart` recovers it.
+
+        The broker is in this process, so nothing is killed. All connections are closed without an answer. The store's
+        files are copied as they are, which is what the kernel keeps of a killed process; after the broker's end the
+        copy takes their place. Nobody may put into `store` meanwhile.
+
+        Raises UsageError: the broker is stopped.
+        """
+        aside = f"{self.store.root}.killed"
+        self._chaos.die()
+        # The log last: a queue that is shorter than the log is what a kill leaves, a longer one is not.
+        shutil.copytree(self._path, aside, ignore=shutil.ignore_patterns(LOG), copy_function=_copy)
+        shutil.copytree(os.path.join(self._path, LOG), os.path.join(aside, LOG), copy_function=_copy)
+        self._end()
+        shutil.rmtree(self._path)
+        os.rename(aside, self._path)
+
+    def restart(self) -> None:
+        """Start the broker again at its address; one that runs is stopped before."""
+        self.stop()
+        self._broker = self._made(self.address)
+        self._running.enter_context(self._broker)
+
+    def __enter__(self) -> Self:
+        self._running.enter_context(self._broker)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    # -- its parts ----------------------------------------------------------------------------------------------------
+
+    def _end(self) -> None:
+        try:
+            self._running.close()
+        finally:
+            self._chaos.ended()
+
+    def _made(self, listen: str) -> Broker:
+        broker = Broker(self._path, dev=True, listen=listen, config=self._config)
+        broker.around = self._chaos.around
+        return broker
+
+    def _queues(self, topic: str) -> range:
+        settings = self.store.topic(topic)
+        return range(0 if settings is None else max(settings.read_queues, settings.write_queues))
+
+
+def _until(is_so: Callable[[], bool], timeout: float) -> bool:
+    limit = time.monotonic() + timeout
+    while not is_so():
+        if time.monotonic() >= limit:
+            return False
+        time.sleep(LOOK_S)
+    return True
+
+
+def _copy(source: str, target: str) -> None:
+    with suppress(FileNotFoundError):  # renamed meanwhile: it is copied under one of its names
+        shutil.copyfile(source, target)

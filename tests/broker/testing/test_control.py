@@ -1,0 +1,217 @@
+"""A broker that a test holds: what it waits for, and what it disturbs."""
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flintmq.broker.testing import BrokerControl
+from flintmq.errors import UsageError
+from flintmq.message import Message
+from flintmq.remoting.frames import RemotingFrame
+from flintmq.remoting.names import COMMIT_OFFSET, GET_QUEUE_END, PULL, SEND_SHORT, SERVICE_NOT_AVAILABLE, SUCCESS
+from flintmq.store.view import open_store
+from tests.broker.talk import Line, pull, send
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerControl]:
+    with BrokerControl(tmp_path / "store") as broker:
+        broker.store.create_topic("T", queues=2)
+        yield broker
+
+
+@pytest.fixture
+def client(broker: BrokerControl) -> Iterator[Line]:
+    with Line(broker.address) as line:
+        yield line
+
+
+def sent(client: Line, body: bytes, **more: Any) -> RemotingFrame:
+    return client.ask(SEND_SHORT, send(**more), body)
+
+
+def bodies(broker: BrokerControl, topic: str = "T") -> list[bytes]:
+    return [message.body for message in broker.messages(topic)]
+
+
+def test_wait_gives_messages_in_the_order_in_which_they_arrived(broker: BrokerControl, client: Line):
+    late = threading.Timer(0.1, lambda: [sent(client, b"%d" % n, queue_id=n % 2) for n in range(5)])
+    late.start()
+    assert [message.body for message in broker.wait("T", 4)] == [b"0", b"1", b"2", b"3"], "no more than were asked for"
+    late.join()
+    assert bodies(broker) == [b"0", b"1", b"2", b"3", b"4"] and bodies(broker, "nobody's") == []
+
+
+def test_wait_shows_what_is_there(broker: BrokerControl, client: Line):
+    with pytest.raises(TimeoutError, match=r"^T has 0 of 1 messages after 0 s: none$"):
+        broker.wait("T", 1, timeout=0)
+    for n in range(5):
+        sent(client, b"%d" % n)
+    broker.wait("T", 5)
+    with pytest.raises(TimeoutError, match=r"^T has 5 of 6 messages after 0.01 s: b'0', b'1', b'2', b'3'$"):
+        broker.wait("T", 6, timeout=0.01)
+
+
+def test_lag_and_consumed(broker: BrokerControl, client: Line):
+    for n in range(4):
+        sent(client, b"x", queue_id=n % 2)
+    broker.wait("T", 4)
+    assert broker.lag("G", "T") == 4 and broker.lag("G", "nobody's") == 0
+    with pytest.raises(TimeoutError, match=r"^G has not committed after 0.01 s: it has no offsets$"):
+        broker.wait_consumed("G", timeout=0.01)
+
+    def commit(queue_id: int, offset: int) -> None:
+        place = {"consumerGroup": "G", "topic": "T", "queueId": queue_id, "commitOffset": offset}
+        assert client.ask(COMMIT_OFFSET, place).code == SUCCESS
+
+    broker.store.create_group("G")
+    commit(0, 2)
+    commit(1, 1)
+    assert broker.lag("G", "T") == 1
+    for topic in (None, "T"):
+        with pytest.raises(TimeoutError, match=r"^G has not committed after 0.01 s: 1 of T$"):
+            broker.wait_consumed("G", topic, timeout=0.01)
+    late = threading.Timer(0.1, commit, (1, 2))
+    late.start()
+    broker.wait_consumed("G")
+    broker.wait_consumed("G", "T", timeout=0)
+    late.join()
+
+
+def test_dead_letters_are_those_of_the_group(broker: BrokerControl):
+    broker.store.put(Message("%DLQ%G", b"bad"))
+    broker.store.put(Message("%DLQ%H", b"worse"))
+    broker.wait("%DLQ%H", 1)
+    assert [message.body for message in broker.dead_letters("G")] == [b"bad"]
+
+
+def test_requests_are_those_that_clients_sent(broker: BrokerControl, client: Line):
+    sent(client, b"x")
+    client.ask(PULL, pull())
+    client.ask(9999)
+    host, port = client.socket.getsockname()
+    assert [asked.code for asked in broker.requests()] == [SEND_SHORT, PULL, 9999]
+    [asked] = broker.requests(PULL)
+    assert asked.fields["topic"] == "T" and asked.client == f"{host}:{port}"
+
+
+@pytest.mark.parametrize(("before", "stored"), [(True, [b"3"]), (False, [b"1", b"2", b"3"])])
+def test_a_send_that_fails_is_stored_or_not(broker: BrokerControl, client: Line, before: bool, stored: list[bytes]):
+    broker.fail(SEND_SHORT, before=before)
+    assert client.ask(GET_QUEUE_END, {"topic": "T", "queueId": 0}).code == SUCCESS, "others do not fail"
+    codes = [sent(client, b"%d" % n).code for n in (1, 2, 3)]
+    assert codes == [SERVICE_NOT_AVAILABLE, SERVICE_NOT_AVAILABLE, SUCCESS]
+    assert [message.body for message in broker.wait("T", len(stored))] == stored == bodies(broker)
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_request_loses_its_connection(broker: BrokerControl, before: bool):
+    broker.drop_connections(2, SEND_SHORT, before)
+    for n in range(3):
+        with Line(broker.address) as line:
+            line.start(SEND_SHORT, send(), b"%d" % n)
+            assert line.hung_up(0.5) is (n < 2)
+    assert [message.body for message in broker.wait("T", 1 if before else 3)][-1] == b"2"
+    assert len(bodies(broker)) == (1 if before else 3)
+
+
+def test_any_request_loses_its_connection(broker: BrokerControl, client: Line):
+    broker.drop_connections()
+    client.start(PULL, pull())
+    assert client.hung_up()
+    with Line(broker.address) as again:
+        assert sent(again, b"x").code == SUCCESS
+
+
+def test_a_request_is_delayed_until_a_test_ends_it(broker: BrokerControl, client: Line):
+    broker.delay(SEND_SHORT, 0.1)
+    began = time.monotonic()
+    assert sent(client, b"0").code == SUCCESS and time.monotonic() - began >= 0.1
+    broker.delay(SEND_SHORT, 60)
+    broker.fail(SEND_SHORT, times=1)
+    first, second = (client.start(SEND_SHORT, send(), b"%d" % n) for n in (1, 2))
+    assert client.is_quiet(0.1) and bodies(broker) == [b"0"]
+    broker.calm()
+    assert [client.answer(one).code for one in (first, second)] == [SERVICE_NOT_AVAILABLE, SUCCESS]
+    assert [message.body for message in broker.wait("T", 2)] == [b"0", b"2"]
+
+
+def test_an_end_does_not_wait_for_what_is_delayed(broker: BrokerControl, client: Line):
+    broker.delay(SEND_SHORT, 60)
+    client.start(SEND_SHORT, send(), b"x")
+    assert client.is_quiet(0.05)
+    began = time.monotonic()
+    broker.stop()
+    assert time.monotonic() - began < 1.5
+
+
+def test_numbers_that_cannot_be(broker: BrokerControl):
+    for call in (lambda: broker.fail(10, times=0), lambda: broker.drop_connections(0), lambda: broker.delay(10, -1)):
+        with pytest.raises(UsageError, match=r"give [01] or more"):
+            call()
+
+
+def test_a_restart_keeps_address_and_messages(broker: BrokerControl, client: Line):
+    address = broker.address
+    sent(client, b"1")
+    broker.fail(SEND_SHORT)
+    broker.restart()
+    assert client.hung_up() and broker.address == address
+    with Line(address) as again:
+        assert sent(again, b"2").code == SUCCESS, "a restart ends what was disturbed"
+    assert [message.body for message in broker.wait("T", 2)] == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("way", ["stop", "kill"])
+def test_nobody_is_there_until_the_restart(broker: BrokerControl, way: str):
+    getattr(broker, way)()
+    with pytest.raises(ConnectionRefusedError):
+        Line(broker.address)
+    with pytest.raises(UsageError, match="is stopped"):
+        broker.wait("T", 1)
+    broker.fail(SEND_SHORT, times=1)
+    broker.restart()
+    with Line(broker.address) as line:
+        assert sent(line, b"x").code == SUCCESS
+
+
+def test_a_kill_leaves_no_clean_end_and_every_answered_message(broker: BrokerControl, client: Line, tmp_path: Path):
+    for n in range(200):
+        assert sent(client, b"%d" % n, queue_id=n % 2).code == SUCCESS
+    waiting = client.start(PULL, pull(offset=100, suspendTimeoutMillis=20_000, sysFlag=6))
+    broker.kill()
+    with pytest.raises(EOFError):
+        client.answer(waiting)
+    assert (tmp_path / "store" / "abort").exists() and not (tmp_path / "store.killed").exists()
+    with open_store(tmp_path / "store") as view:
+        assert [message.body for message in view.messages()] == [b"%d" % n for n in range(200)]
+    broker.restart()
+    assert [message.body for message in broker.wait("T", 200)] == [b"%d" % n for n in range(200)]
+    broker.stop()
+    assert not (tmp_path / "store" / "abort").exists()
+
+
+def test_clients_that_send_meanwhile_lose_no_answered_message_by_a_kill(broker: BrokerControl):
+    answered: list[bytes] = []
+
+    def produce() -> None:
+        with Line(broker.address) as line:
+            try:
+                for n in range(100_000):
+                    if sent(line, b"%d" % n).code == SUCCESS:
+                        answered.append(b"%d" % n)
+            except EOFError:
+                return
+
+    producer = threading.Thread(target=produce)
+    producer.start()
+    broker.wait("T", 50)
+    broker.kill()
+    producer.join(10)
+    broker.restart()
+    stored = [message.body for message in broker.wait("T", len(answered))]
+    assert not producer.is_alive() and len(answered) >= 50 and stored == answered
