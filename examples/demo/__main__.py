@@ -3,7 +3,8 @@
 The demo inspects and rebuilds a store that Apache RocketMQ wrote. Then an engine takes orders while a streaming job
 writes them to a Delta table. Both are killed halfway and started again, and a count proves that the table has each
 order exactly once (`proof.py`). Spark rebuilds queues and index, which are compared byte for byte, and writes a report
-with plots. Finally a broker is followed into another table, and all are killed (`following.py`). All output goes to
+with plots. A broker is followed into another table, and all are killed (`following.py`); finally stock clients send to
+a broker of FlintMQ, and all are killed (`selling.py`). All output goes to
 `demo-out/`; the exit code is not 0 if a proof fails.
 """
 
@@ -24,6 +25,7 @@ from rich.markup import escape
 
 from examples.demo import proof
 from examples.demo.following import follow
+from examples.demo.selling import sell
 from examples.demo.story import KILL_AT, WAIT_S, Story, command, console, flintmq, good, section
 from flintmq import open_store
 from flintmq.errors import MissingExtraError
@@ -173,7 +175,10 @@ def main(arguments: list[str] | None = None) -> int:
         except MissingExtraError as error:
             raise SystemExit(str(error)) from None
     (out / "live").mkdir()
-    follow(out / "live", given.followed, given.followed / 8, 4 if given.without_spark else 9)
+    first = 4 if given.without_spark else 9
+    follow(out / "live", given.followed, given.followed / 8, first)
+    (out / "broker").mkdir()
+    sell(out / "broker", given.followed, given.followed / 4, first + 3)
     if not given.without_spark:
         console.print(f"\n[bold]{'Delta table':<12}[/bold]{out / 'table'}")
         console.print(f"[bold]{'Report':<12}[/bold]{out / 'report.html'}")

@@ -46,9 +46,11 @@ def java() -> Path | None:
         return None
     told = os.environ.get("FLINTMQ_ORACLE")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "flintmq")
-    places = [Path(told)] if told else [ROOT / "tests" / "interop" / "oracle", *sorted(cache.glob("oracle-*"))]
-    built = [place / "build" / VERSION for place in places]
-    return next((place for place in built if (place / "target" / "oracle.jar").exists()), None)
+    folders = [Path(told)] if told else [ROOT / "tests" / "interop" / "oracle", *cache.glob("oracle-*")]
+    jars = [folder / "build" / VERSION / "target" / "oracle.jar" for folder in folders]
+    # The newest: of an older source tree, one may know less.
+    newest = max((jar for jar in jars if jar.exists()), key=lambda jar: jar.stat().st_mtime, default=None)
+    return None if newest is None else newest.parents[1]
 
 
 @dataclass
@@ -66,7 +68,7 @@ class Followed(Story):
     def __post_init__(self) -> None:
         """Choose places and ports."""
         self.store, self.copy = self.out / "broker", self.out / "copy"
-        self.first_port = _free_ports()
+        self.first_port = free_ports()
         self.port = self.first_port + 5
         self.runs = self.stored = 0  # orders that were stored before this run
 
@@ -160,19 +162,12 @@ class Followed(Story):
             files = [RECORDED / "ha533.jsonl"]
         else:
             files = [self.out / f"master-{run}.out" for run in range(1, self.runs + 1)]
-        return self._places(files)
-
-    @staticmethod
-    def _places(files: list[Path]) -> list[Place]:
-        # A killed process may leave half a line.
-        lines = [line for file in files if file.exists() for line in file.read_text().splitlines() if line[-1:] == "}"]
-        rows = [row for row in map(json.loads, lines) if row.get("status", "SEND_OK") == "SEND_OK"]
-        return [(row["topic"], row["queue_id"], row["queue_offset"]) for row in rows]
+        return places(files)
 
     def taken(self) -> int:
         """Return how many messages the master has acknowledged, or sends by now."""
         if self.built is not None:
-            return self.stored + len(self._places([self._acks]))
+            return self.stored + len(places([self._acks]))
         files = [self.out / f"master-{run}.out" for run in range(1, self.runs + 1)]
         counts = [line for file in files if file.exists() for line in file.read_text().split("\n")[:-1]]
         return int(counts[-1]) if counts else 0
@@ -184,6 +179,13 @@ class Followed(Story):
             process.send_signal(signal.SIGTERM)
             if process.wait(30) and name != "master":
                 raise SystemExit(f"the {name} failed; see {self.out}")
+
+
+def places(files: list[Path]) -> list[Place]:
+    """Return where acknowledged messages are, by lines of JSON; a killed process may leave half a line."""
+    lines = [line for file in files if file.exists() for line in file.read_text().splitlines() if line[-1:] == "}"]
+    rows = [row for row in map(json.loads, lines) if row.get("status", "SEND_OK") == "SEND_OK"]
+    return [(row["topic"], row["queue_id"], row["queue_offset"]) for row in rows]
 
 
 def follow(out: Path, orders: int, rate: float, number: int) -> bool:
@@ -235,7 +237,7 @@ def follow(out: Path, orders: int, rate: float, number: int) -> bool:
     return True
 
 
-def _free_ports() -> int:
+def free_ports() -> int:
     """Return the first of six free ports: a name server's, and those around a broker's."""
     chance = random.Random()
     while True:

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from examples.demo import __main__, following, proof
+from examples.demo import __main__, following, proof, selling
 from examples.demo.recorded_master import RecordedMaster
 from flintmq.ha import Follower
 from tests.compat.replication import FOLDER, GoldenMaster
 
 
 def test_without_spark(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(__main__, "follow", lambda *_: True)  # it has a test of its own
+    for chapter in ("follow", "sell"):  # they have tests of their own
+        monkeypatch.setattr(__main__, chapter, lambda *_: True)
     out = tmp_path / "out"
     for _ in range(2):  # the second run empties the first's directory
         assert __main__.main(["--out", str(out), "--without-spark"]) == 0
@@ -69,6 +70,25 @@ def test_a_broker_is_followed(
     events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
     resumed = [event["end"] for event in events if event["event"] == "resumed"]
     assert resumed[0] == 0 and max(resumed) > 0, "the second follower went on where the first was killed"
+
+
+@pytest.mark.slow
+@pytest.mark.turn(2, of=["examples/"])
+@pytest.mark.parametrize("sends", ["python", "java"])
+def test_clients_send_to_a_broker(
+    sends: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Broker, sender and export are killed and go on; the table has each acknowledged message once."""
+    pytest.importorskip("deltalake", reason="deltalake is not installed")
+    if sends == "python":
+        monkeypatch.setenv("FLINTMQ_ORACLE", "off")
+    elif following.java() is None:
+        pytest.skip("no Java, or the oracle of tests/interop is not built")
+    assert selling.sell(tmp_path, 1200, 300, 12)
+    text = " ".join(capfd.readouterr().out.split())
+    assert ("FlintMQ's own client sends" in text) == (sends == "python")
+    assert "killed with " in text and "result equal" in text
+    assert "that the broker acknowledged are in the table, each once" in text
 
 
 def test_a_table_that_lacks_a_message_or_has_one_twice_is_seen(tmp_path: Path) -> None:
