@@ -71,7 +71,12 @@ REFERENCE: dict[str, tuple[str, list[str]]] = {
     "metrics": ("Metrics", ["flintmq.store_metrics", "flintmq.engine_metrics"]),
     "broker": (
         "A broker",
-        ["flintmq.broker.Broker", "flintmq.broker.BrokerStats", "flintmq.broker.testing.BrokerControl"],
+        [
+            "flintmq.broker.Broker",
+            "flintmq.broker.BrokerStats",
+            "flintmq.broker.testing.BrokerControl",
+            "flintmq.broker.testing.ClientRequest",
+        ],
     ),
     "spark": (
         "Spark",

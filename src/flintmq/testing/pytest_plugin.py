@@ -60,8 +60,14 @@ def flintmq_keys(request: pytest.FixtureRequest) -> dict[str, object]:
     return configuration(request)
 
 
+@pytest.fixture(scope="session")
+def flintmq_session_keys(request: pytest.FixtureRequest) -> dict[str, object]:
+    """Return the configuration that holds for all tests: that of the ini option."""
+    return configuration(request)
+
+
 @pytest.fixture
-def flintmq_open(flintmq_keys: dict[str, object], flintmq_path: Path) -> Iterator[Callable[..., MessageStore]]:
+def flintmq_open(request: pytest.FixtureRequest, flintmq_path: Path) -> Iterator[Callable[..., MessageStore]]:
     """Return a function that opens a store, again or another; all are closed after the test.
 
     Its signature is `flintmq_open(path=flintmq_path, unique_keys=True, **keys)`. The test fails in its teardown if a
@@ -70,11 +76,12 @@ def flintmq_open(flintmq_keys: dict[str, object], flintmq_path: Path) -> Iterato
     from flintmq.config.keys import key_name
     from flintmq.store.message_store import MessageStore
 
+    keys = configuration(request)
     before = set(threading.enumerate())
     stores: list[MessageStore] = []
 
     def opened(path: str | os.PathLike[str] = flintmq_path, unique_keys: bool = True, **more: object) -> MessageStore:
-        given = flintmq_keys | {key_name(key): value for key, value in more.items()}
+        given = keys | {key_name(key): value for key, value in more.items()}
         store = MessageStore(path, given, dev=True, unique_keys=unique_keys)
         stores.append(store)
         return store

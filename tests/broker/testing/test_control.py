@@ -166,6 +166,20 @@ def test_a_restart_keeps_address_and_messages(broker: BrokerControl, client: Lin
     assert [message.body for message in broker.wait("T", 2)] == [b"1", b"2"]
 
 
+def test_a_reset_leaves_nothing_but_connections(broker: BrokerControl, client: Line):
+    sent(client, b"1")
+    sent(client, b"2", properties="DELAY\x011\x02")
+    broker.store.create_group("G")
+    broker.store.commit_offset("G", "T", 0, 1)
+    broker.fail(SEND_SHORT)
+    broker.delay(PULL, 60)
+    broker.reset()
+    assert broker.requests() == [] and broker.messages("T") == [] == list(broker.store.groups())
+    assert broker.store.consumer_offset("G", "T", 0) in (None, -1)
+    assert sent(client, b"3").code == SUCCESS and client.ask(PULL, pull()).code == SUCCESS
+    assert [message.body for message in broker.wait("T", 2)] == [b"3", b"2"], "a delay ends all the same"
+
+
 @pytest.mark.parametrize("way", ["stop", "kill"])
 def test_nobody_is_there_until_the_restart(broker: BrokerControl, way: str):
     getattr(broker, way)()

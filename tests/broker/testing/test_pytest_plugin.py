@@ -36,6 +36,38 @@ def test_a_fresh_one(flintmq_broker):
     assert "2 passed" in said, said
 
 
+def test_one_broker_for_all_tests_is_emptied_after_each(tmp_path: Path):
+    code = """
+import pytest
+from flintmq import Message
+
+addresses = set()
+
+@pytest.fixture(scope="session")
+def service(flintmq_broker_session):
+    return flintmq_broker_session.address
+
+@pytest.mark.parametrize("n", range(3))
+def test_each(flintmq_broker_session, service, n):
+    store = flintmq_broker_session.store
+    assert not store.topics() and not store.groups() and store.config.max_message_size == 500
+    store.put(Message("orders", b"%d" % n))
+    assert [m.body for m in flintmq_broker_session.wait("orders", 1)] == [b"%d" % n]
+    store.commit_offset("billing", "orders", 0, 1)
+    addresses.add(service)
+    if n == 1:
+        flintmq_broker_session.kill()
+
+def test_it_was_one(flintmq_broker_session):
+    assert addresses == {flintmq_broker_session.address}
+
+def test_another(flintmq_broker, flintmq_broker_session):
+    assert flintmq_broker.address != flintmq_broker_session.address
+"""
+    said = run(tmp_path, code, ini="flintmq_config = maxMessageSize=500\n", plugins=(PLUGIN,))
+    assert "5 passed" in said and "error" not in said, said
+
+
 def test_the_plugin_loads_no_broker_before_a_test_wants_one():
     code = f"import sys, {PLUGIN}; print(sorted(name for name in sys.modules if name.startswith('flintmq.broker')))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

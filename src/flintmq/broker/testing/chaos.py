@@ -70,6 +70,11 @@ class Chaos:
         with self._lock:
             return list(self._asked)
 
+    def forget(self) -> None:
+        """Forget what clients asked."""
+        with self._lock:
+            self._asked.clear()
+
     def disturb(self, requests: DisturbedRequests) -> None:
         if requests.times < 1:
             raise UsageError(f"times={requests.times}: give 1 or more")

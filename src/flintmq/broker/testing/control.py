@@ -11,7 +11,7 @@ from typing import Final, Self
 
 from flintmq.broker.broker import Broker
 from flintmq.broker.testing.chaos import Chaos, ClientRequest, DisturbedRequests
-from flintmq.format.group_topics import dead_letter_topic
+from flintmq.format.group_topics import dead_letter_topic, is_system_topic
 from flintmq.format.text import brief
 from flintmq.message import StoredMessage
 from flintmq.remoting.names import SERVICE_NOT_AVAILABLE
@@ -43,6 +43,7 @@ class BrokerControl:
         self._path, self._config = os.path.abspath(path), config
         self._chaos, self._running = Chaos(), ExitStack()
         self._broker = self._made("127.0.0.1:0")
+        self._is_up = False
 
     # -- what there is ------------------------------------------------------------------------------------------------
 
@@ -191,10 +192,28 @@ class BrokerControl:
         """Start the broker again at its address; one that runs is stopped before."""
         self.stop()
         self._broker = self._made(self.address)
-        self._running.enter_context(self._broker)
+        self._start()
+
+    def reset(self) -> None:
+        """Empty the broker for the next test; start it if it is stopped.
+
+        All topics and groups are deleted with their offsets, `requests` is empty, nothing is disturbed any more.
+        Clients stay connected. A message that waits for its delay is delivered all the same, and makes its topic again.
+
+        Raises StoreError, OSError: as `delete_topic` and `delete_group`.
+        """
+        if not self._is_up:
+            self.restart()
+        self._chaos.clear()
+        for topic in self.store.topics():
+            if not is_system_topic(topic):
+                self.store.delete_topic(topic)
+        for group in self.store.groups():
+            self.store.delete_group(group, clean_offsets=True)
+        self._chaos.forget()
 
     def __enter__(self) -> Self:
-        self._running.enter_context(self._broker)
+        self._start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -202,7 +221,12 @@ class BrokerControl:
 
     # -- its parts ----------------------------------------------------------------------------------------------------
 
+    def _start(self) -> None:
+        self._running.enter_context(self._broker)
+        self._is_up = True
+
     def _end(self) -> None:
+        self._is_up = False
         try:
             self._running.close()
         finally:

@@ -6,7 +6,8 @@
         assert [m.body for m in flintmq_broker.wait("bills", 1)] == [b"bill for hello"]
 
 It is installed with the package, and needs no import. Path and configuration are those of the plugin of stores.
-`pytest -p no:flintmq_broker` disables it.
+`flintmq_broker_session` is one broker for all tests of a run, for services that start slowly; after each test it is
+emptied. `pytest -p no:flintmq_broker` disables the plugin.
 """
 
 from __future__ import annotations
@@ -19,6 +20,35 @@ import pytest
 
 if TYPE_CHECKING:
     from flintmq.broker.testing.control import BrokerControl
+
+SHARED = pytest.StashKey["BrokerControl"]()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Empty the broker of the session, if there is one, after the fixtures of a test have ended."""
+    broker = item.config.stash.get(SHARED, None)
+    if broker is not None:
+        broker.reset()
+
+
+@pytest.fixture(scope="session")
+def flintmq_broker_session(
+    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory, flintmq_session_keys: dict[str, object]
+) -> Iterator[BrokerControl]:
+    """Return one running `flintmq.broker.testing.BrokerControl` for all tests.
+
+    After each test it is emptied, by `reset`. Markers of tests do not count, the ini option does.
+    """
+    from flintmq.broker.testing.control import BrokerControl
+
+    path = tmp_path_factory.mktemp("flintmq_broker") / "store"
+    with BrokerControl(path, flintmq_session_keys) as broker:
+        pytestconfig.stash[SHARED] = broker
+        try:
+            yield broker
+        finally:
+            del pytestconfig.stash[SHARED]
 
 
 @pytest.fixture
