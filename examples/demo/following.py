@@ -182,7 +182,7 @@ class Followed(Story):
 
 
 def places(files: list[Path]) -> list[Place]:
-    """Return where acknowledged messages are, by lines of JSON; a killed process may leave half a line."""
+    """Return where acknowledged messages are; a killed process may leave half a line."""
     lines = [line for file in files if file.exists() for line in file.read_text().splitlines() if line[-1:] == "}"]
     rows = [row for row in map(json.loads, lines) if row.get("status", "SEND_OK") == "SEND_OK"]
     return [(row["topic"], row["queue_id"], row["queue_offset"]) for row in rows]

@@ -1,7 +1,7 @@
-"""Stock clients send to a broker of FlintMQ, a table follows its store, all are killed, and each message is counted.
+"""Have clients send to a broker of FlintMQ, kill everything amid it, and count each message.
 
-Where Java and the jars of tests/interop/oracle are at hand, RocketMQ's own producer sends; elsewhere the client of
-`flintmq.remoting` does, and the chapter says so.
+A table follows the store. Where Java and the jars of tests/interop/oracle are at hand, RocketMQ's own producer sends;
+elsewhere the client of `flintmq.remoting` does, and the chapter says so.
 """
 
 from __future__ import annotations

@@ -46,6 +46,7 @@ RECOVERY = (
 # and would be run for every mutant that lives.
 LOG_TESTS = [f"tests/store/recovery/test_{name}.py" for name in ("log_recovery", "recovery_choices")]
 MORE_TESTS = {
+    "format/group_topics": ["tests/store/consumer/test_retry.py"],
     "storage/files/filesystem": ["tests/storage/files/test_filesystem_calls.py", "tests/storage/files/test_guarded.py"],
     "storage/memory/mapped_file": ["tests/storage/memory/test_transient_pool.py"],
     "storage/memory/mapped_file_queue": ["tests/storage/memory/test_allocation.py"],

@@ -246,12 +246,16 @@ class ConsumerGroups:
     def end(self, topic: str) -> None:
         """Have the consumers of a topic that is deleted raise UnknownTopicError from now on."""
         with self.lock:
-            for groups in self._groups.values():
-                for name, group in list(groups.items()):
-                    if topic in group.reads:
-                        with group.lock:
-                            group.deleted = topic
-                        del groups[name]
+            self._end(topic)
+
+    def _end(self, topic: str) -> None:
+        """Take the groups of a topic out. The lock is held."""
+        for groups in self._groups.values():
+            for name, group in list(groups.items()):
+                if topic in group.reads:
+                    with group.lock:
+                        group.deleted = topic
+                    del groups[name]
 
 
 def _listed(topics: Iterable[str]) -> str:

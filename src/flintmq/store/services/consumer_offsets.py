@@ -78,31 +78,38 @@ class ConsumerOffsets:
     def of_group(self, group: str) -> dict[tuple[str, int], int]:
         """Return (topic, queue id) -> offset, of one group."""
         with self.file.lock:
-            return {
-                (key.partition("@")[0], queue_id): offset
-                for name, key, queues in self._entries(lambda topic, owner: owner == group)
-                for queue_id, offset in numbers_of({0: queues} if name == LIGHT_OFFSETS else queues).items()
-            }
+            return self._of_group(group)
+
+    def _of_group(self, group: str) -> dict[tuple[str, int], int]:
+        return {
+            (key.partition("@")[0], queue_id): offset
+            for name, key, queues in self._entries(lambda topic, owner: owner == group)
+            for queue_id, offset in numbers_of({0: queues} if name == LIGHT_OFFSETS else queues).items()
+        }
 
     def groups_of(self, topic: str) -> list[str]:
         """Return the groups with offsets of a topic."""
         with self.file.lock:
-            return sorted({key.partition("@")[2] for _, key, _ in self._entries(lambda of, owner: of == topic)})
+            found = list(self._entries(lambda of, owner: of == topic))
+        return sorted({key.partition("@")[2] for _, key, _ in found})
 
     def remove(self, topic: str | None = None, group: str | None = None) -> None:
         """Remove the offsets of a topic in all groups, or of a group in all topics."""
         with self.file.lock:
-            found = list(self._entries(lambda of, owner: topic in (None, of) and group in (None, owner)))
-            if not found:
-                return
-            for name, key, _ in found:
-                self.file.table(name).pop(key)
-                topics = self.file.table(_TOPICS_OF).get(key.partition("@")[2])
-                if isinstance(topics, list) and key.partition("@")[0] in topics:
-                    topics.remove(key.partition("@")[0])
-            if group is not None:
-                self.file.table(_TOPICS_OF).pop(group, None)
-            self.file.mark_changed()
+            self._remove(topic, group)
+
+    def _remove(self, topic: str | None, group: str | None) -> None:
+        found = list(self._entries(lambda of, owner: topic in (None, of) and group in (None, owner)))
+        if not found:
+            return
+        for name, key, _ in found:
+            self.file.table(name).pop(key)
+            topics = self.file.table(_TOPICS_OF).get(key.partition("@")[2])
+            if isinstance(topics, list) and key.partition("@")[0] in topics:
+                topics.remove(key.partition("@")[0])
+        if group is not None:
+            self.file.table(_TOPICS_OF).pop(group, None)
+        self.file.mark_changed()
 
     def _entries(self, wanted: Callable[[str, str], bool]) -> Iterator[tuple[str, str, Any]]:
         """Yield (table, `topic@group`, its value) of those that are wanted. The lock is held."""

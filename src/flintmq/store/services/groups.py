@@ -122,8 +122,11 @@ class Groups:
 
     def all_settings(self) -> dict[str, GroupSettings]:
         with self.file.lock:
-            table = self.file.table(TABLE)
-            return {str(name): GroupSettings.of(one) for name, one in table.items() if isinstance(one, dict)}
+            return self._all()
+
+    def _all(self) -> dict[str, GroupSettings]:
+        table = self.file.table(TABLE)
+        return {str(name): GroupSettings.of(one) for name, one in table.items() if isinstance(one, dict)}
 
     def know(self, group: str) -> None:
         """Make a group with the default settings, unless it is there."""
@@ -147,8 +150,8 @@ class Groups:
     def remove(self, group: str) -> None:
         """Remove a group's settings, if there are any, and what it was forbidden to read."""
         with self.file.lock:
-            gone = [self.file.table(table).pop(group, None) for table in (TABLE, FORBIDDEN)]
-            if any(one is not None for one in gone):
+            gone = self.file.table(TABLE).pop(group, None), self.file.table(FORBIDDEN).pop(group, None)
+            if gone != (None, None):
                 self.file.mark_changed()
 
 

@@ -56,10 +56,9 @@ class TopicDeletion:
 
     def finish(self) -> None:
         """Finish what the last stop interrupted; the queues were removed by recovery."""
-        with self._step:
-            for raw, one in list(self._deletions.items()):
-                if not one.done:
-                    self._forget(raw)
+        for raw in [raw for raw, one in self._deletions.items() if not one.done]:
+            with self._step:
+                self._forget(raw)
 
     def delete(self, topic: str) -> None:
         """Delete a topic; see MessageStore.delete_topic."""

@@ -128,8 +128,11 @@ class Topics:
 
     def all_settings(self) -> dict[str, TopicSettings]:
         with self.file.lock:
-            table = self.file.table(TABLE)
-            return {str(name): TopicSettings.of(str(name), one) for name, one in table.items() if isinstance(one, dict)}
+            return self._all()
+
+    def _all(self) -> dict[str, TopicSettings]:
+        table = self.file.table(TABLE)
+        return {str(name): TopicSettings.of(str(name), one) for name, one in table.items() if isinstance(one, dict)}
 
     def batch_topics(self) -> set[str]:
         with self.file.lock:
