@@ -1,7 +1,8 @@
 """Send orders to a broker, and print what it acknowledges.
 
-Run it with `python -m examples.demo.sender ADDRESS --orders N`. With `--built` RocketMQ's own Java producer sends them, else the client of `flintmq.remoting`. Each line of the output
-is a message that was acknowledged: its topic, queue and queue offset.
+Run it with `python -m examples.demo.sender ADDRESS --orders N`. With `--built` RocketMQ's own Java producer sends them,
+else the client of `flintmq.remoting`. Each line of the output is a message that was acknowledged: its topic, queue and
+queue offset.
 """
 
 from __future__ import annotations

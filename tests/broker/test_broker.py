@@ -57,6 +57,8 @@ def test_it_is_started_once_and_stopped_as_often_as_one_likes(resting: Path):
         ({"read_only": True}, "give its path"),
         ({"store": "s", "read_only": True, "dev": True}, "leave out dev"),
         ({"store": "s", "offsets": "file"}, "for read_only"),
+        ({"store": "s", "advertise": "x:9"}, "without a port"),
+        ({"store": "s", "config": {"brokerRole": "SLAVE"}}, "takes no messages"),
     ],
 )
 def test_words_that_do_not_go_together(given: dict[str, Any], words: str):

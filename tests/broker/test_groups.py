@@ -39,6 +39,7 @@ def test_no_group_is_made_where_that_is_off(writing: Callable[..., Broker], line
     stored(broker).create_topic("T", 1)
     assert client.ask(34, body=heartbeat("c", "G", topics={"T": "*"})).code == 0
     assert stored(broker).groups() == {}
+    assert client.ask(15, {**PLACE, "commitOffset": 1}).code == 26, "a commit makes none, either"
     refused = client.ask(11, pull())
     assert refused.code == 26 and "[G] does not exist" in str(refused.remark)
     stored(broker).create_group("G")
@@ -110,6 +111,7 @@ def test_a_group_that_may_not_consume(writing: Callable[..., Broker], line: Call
     broker = writing()
     client = line(broker)
     client.ask(310, send("T"), b"x")
+    assert stored(broker).wait_dispatched(10)
     settings: dict[str, Any] = {"groupName": "G", "consumeEnable": False}
     assert client.ask(200, body=json.dumps(settings).encode()).code == 0
     assert client.ask(11, pull()).code == 16

@@ -1,5 +1,6 @@
 """Sends: each is stored as RocketMQ's broker stores it, and answered as it answers."""
 
+import contextlib
 import struct
 import threading
 from collections.abc import Callable
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import flintmq
 from flintmq.broker import Broker
 from flintmq.message import StoredMessage
 from flintmq.store.message_store import MessageStore
@@ -254,3 +256,48 @@ def test_what_was_sent_is_there_after_a_restart(tmp_path: Path):
             assert client.ask(34, body=heartbeat("c", "G", topics={"T": "*"})).code == 0
             client.ask(15, {"consumerGroup": "G", "topic": "T", "queueId": 0, "commitOffset": n + 1})
             assert client.ask(14, {"consumerGroup": "G", "topic": "T", "queueId": 0}).fields["offset"] == str(n + 1)
+
+
+def test_a_message_to_the_template_ends_nothing(writing: Callable[..., Broker], line: Callable[[Broker], Line]):
+    client = line(writing(config={"defaultTopicQueueNums": 2}))
+    for topic in ("TBW102", "New", "Newer"):
+        assert client.ask(310, send(topic), b"x").code == 0
+        template = client.ask(105, {"topic": "TBW102"}).body
+        assert b'"perm":7' in template and b'"writeQueueNums":2' in template
+    assert b'"writeQueueNums":2' in client.ask(105, {"topic": "New"}).body, "no more than the template has"
+
+
+def test_a_delay_that_is_no_number(writing: Callable[..., Broker], line: Callable[[Broker], Line]):
+    client = line(writing())
+    for level in ("x", "2147483648"):
+        refused = client.ask(310, send("T", 0, f"DELAY\x01{level}\x02"), b"x")
+        assert refused.code == 13 and "DELAY is no number" in str(refused.remark)
+    prepared = client.ask(310, send("T", 0, sys_flag=4), b"x")
+    assert prepared.code == 13 and "transactions" in str(prepared.remark), "the store's own rule is said, too"
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_at_the_end_all_that_is_stored_is_answered(tmp_path: Path, flush: str, caplog: pytest.LogCaptureFixture):
+    """Thousands of sends are on their way; the client goes on sending until it sees our end."""
+    answers, keys = [], {**SMALL, "flushDiskType": flush}
+    with Broker(tmp_path / "s", config=keys) as broker, Line(broker.address) as client:
+        client.ask(310, send("T"), b"first")
+        for n in range(4000):
+            client.start(310, send("T", n % 4), b"%d" % n)
+        ending = threading.Thread(target=broker.__exit__)
+        ending.start()
+        try:
+            while True:
+                client.start(310, send("T"), b"late", flag=0)
+                while (found := client.frame(0.001)) is not None:
+                    answers.append(found)
+        except (EOFError, OSError):
+            pass
+        with contextlib.suppress(EOFError, OSError):
+            while (found := client.frame(1)) is not None:
+                answers.append(found)
+        ending.join(20)
+    with flintmq.open_store(tmp_path / "s") as view:
+        stored = sum(1 for _ in view.messages())
+    assert stored == 1 + sum(1 for one in answers if one.code == 0)
+    assert not [one for one in caplog.records if "destroyed" in one.getMessage()]

@@ -7,6 +7,7 @@ import pytest
 
 from flintmq.broker import Broker
 from flintmq.message import StoredMessage
+from flintmq.store.services.topics import TopicSettings
 from tests.broker.talk import Line, heartbeat, pull, records, send
 from tests.broker.test_groups import leased
 from tests.broker.test_send import stored
@@ -89,6 +90,9 @@ def test_what_cannot_be_sent_back(broker: Broker, line: Callable[[Broker], Line]
     [one] = got(client, "T")
     nowhere = client.ask(36, back(one, offset=one.physical_offset + 1))
     assert nowhere.code == 1 and "look message by offset failed" in str(nowhere.remark)
+    stored(broker).create_topic("%RETRY%G", TopicSettings(1, 1, perm=4))
+    closed = client.ask(36, back(one))
+    assert closed.code == 16 and "%RETRY%G" in str(closed.remark)
     nobody = client.ask(36, back(one, group="Nobody"))
     assert nobody.code == 26 and "not exist" in str(nobody.remark)
     assert not stored(broker).get("%RETRY%G", 0, 0).messages

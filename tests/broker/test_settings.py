@@ -161,3 +161,23 @@ def test_the_configuration_is_that_of_the_start(writing: Callable[..., Broker], 
     refused = client.ask(25, body=b"flushDiskType=SYNC_FLUSH\n")
     assert refused.code == 16 and "--set" in str(refused.remark)
     assert b"flushDiskType=ASYNC_FLUSH" in client.ask(26).body
+
+
+def test_what_no_operator_may_make(writing: Callable[..., Broker], line: Callable[[Broker], Line]):
+    broker = writing()
+    client = line(broker)
+    for topic in ("SCHEDULE_TOPIC_XXXX", "TBW102", "RMQ_SYS_TRANS_HALF_TOPIC", "bad topic", "x" * 128):
+        refused = client.ask(17, {**TOPIC, "topic": topic})
+        assert refused.code in (1, 29) and refused.remark
+    assert client.ask(200, body=b'{"groupName":"a b"}').code == 1
+    assert stored(broker).topics() == {} and stored(broker).groups() == {}
+
+
+def test_fewer_queues_count_at_once(writing: Callable[..., Broker], line: Callable[[Broker], Line]):
+    broker = writing()
+    client = line(broker)
+    client.ask(17, {**TOPIC, "readQueueNums": 8, "writeQueueNums": 8})
+    for queue in range(8):
+        assert client.ask(310, send("T", queue), b"x").code == 0
+    client.ask(17, {**TOPIC, "readQueueNums": 2, "writeQueueNums": 2})
+    assert (route(client)["readQueueNums"], route(client)["writeQueueNums"]) == (2, 2)

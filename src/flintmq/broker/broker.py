@@ -6,6 +6,7 @@ import asyncio
 import ipaddress
 import logging
 import os
+import re
 import tempfile
 import threading
 import time
@@ -35,7 +36,7 @@ from flintmq.broker.workers import ReadingThreads
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
 from flintmq.remoting import names
-from flintmq.remoting.client import join_address, split_address
+from flintmq.remoting.client import is_ipv6, join_address, split_address
 from flintmq.remoting.frames import VERSION
 from flintmq.store import arguments
 from flintmq.store.message_store import MessageStore
@@ -45,6 +46,7 @@ log = logging.getLogger("flintmq.broker")
 
 WORKERS: Final = 4  # threads that read files
 STOP_S: Final = 3.0  # for what is under way at the end
+_HOST = re.compile(r"[A-Za-z0-9._-]+")
 LOOPBACK: Final = "127.0.0.1"
 LEAST_S: Final = 0.2  # of it, for workers that are about to end
 WRITES: Final = (
@@ -153,6 +155,8 @@ class Broker:
         if offsets is not None and not read_only:
             raise UsageError("offsets= is for read_only: a store that is written keeps offsets of groups itself")
         places = [_place(place) for place in (listen, grpc) if place is not None]
+        if advertise is not None and not _HOST.fullmatch(advertise) and not is_ipv6(advertise):
+            raise UsageError(f"advertise: {advertise!a:.100} is no host; give a name or an address, without a port")
         told = advertise or (None if places[0][0] in EVERY_ADDRESS else places[0][0])
         if register and told is None:
             raise UsageError(f"{listen} means all interfaces; say with advertise (--advertise) where clients reach it")
@@ -160,6 +164,8 @@ class Broker:
         servers = register if isinstance(register, str) else ";".join(register)
         self._path, self._is_view, self._dev = store, read_only, dev
         self._config, keys = settings_of(config, settings, dev=dev)
+        if not read_only and self._config.broker_role == "SLAVE":
+            raise UsageError("brokerRole=SLAVE takes no messages; leave it out, or serve the store read-only")
         self._options = _Options(places, told, name, cluster, file, keys, servers)
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self.addresses: list[str] = []  # where it listens, HOST:PORT

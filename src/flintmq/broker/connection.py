@@ -6,7 +6,10 @@ Whoever breaks a rule of the protocol loses this connection, with one line in th
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import logging
+import sys
+import termios
 import time
 from collections.abc import Callable
 from typing import Final
@@ -57,6 +60,7 @@ class ClientConnection(asyncio.Protocol):
         self.turns = asyncio.Semaphore(TURNS)
         self.address = self.host = self.local_host = ""
         self.is_closed = False
+        self.is_ending = False  # what comes is dropped: nobody would answer it
         self.is_broken = False  # it broke a rule
         self.heard = time.monotonic()  # when bytes came last
 
@@ -91,6 +95,8 @@ class ClientConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.heard = time.monotonic()
+        if self.is_ending:
+            return
         self._received += data
         self._go_on()
 
@@ -136,9 +142,25 @@ class ClientConnection(asyncio.Protocol):
             self._transport.abort()
 
     def end(self) -> None:
-        """End the connection after what is to be sent."""
+        """End our side of the connection after what is to be sent.
+
+        The other side stays open until the client has it all (`has_all`): a close that leaves bytes unread, or that
+        meets more of them, becomes a reset, and answers that are under way are lost.
+        """
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write_eof()
+
+    def has_all(self) -> bool:
+        """Return whether the client's system has all that was sent to it."""
+        if self._transport is None or self._transport.is_closing():
+            return True
+        unsent = fcntl.ioctl(self._transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, bytes(4))
+        return not self._transport.get_write_buffer_size() and not int.from_bytes(unsent, sys.byteorder)
+
+    def end_now(self) -> None:
+        """Close the connection, whatever is still to be sent or to come."""
         if self._transport is not None:
-            self._transport.close()
+            self._transport.abort()
 
     def check(self, now: float) -> None:
         """Close the connection if it is silent, or takes no answers, for too long."""
@@ -173,6 +195,7 @@ class ClientConnection(asyncio.Protocol):
         with memoryview(received) as view:
             while (
                 not self.is_closed
+                and not self.is_ending
                 and self._writable.is_set()
                 and (size := frame_size(view[at : at + 4].tobytes())) is not None
             ):

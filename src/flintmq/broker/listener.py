@@ -76,9 +76,11 @@ class BrokerListener:
         self._sweeping = asyncio.get_running_loop().create_task(self._sweep())
 
     async def stop(self) -> None:
-        """Accept nobody any more. Connections stay."""
+        """Accept nobody any more, and take no more requests. Connections stay."""
         for server in self._servers:
             server.close()
+        for connection in self._connections:
+            connection.is_ending = True
         if self._sweeping is not None:
             self._sweeping.cancel()
             with suppress(asyncio.CancelledError):
@@ -90,7 +92,12 @@ class BrokerListener:
             connection.end()
         deadline = time.monotonic() + seconds
         while self._connections and time.monotonic() < deadline:
+            for connection in list(self._connections):
+                if connection.has_all():
+                    connection.end_now()
             await asyncio.sleep(END_LOOK_S)
+        for connection in list(self._connections):
+            connection.end_now()
 
     def _connection(self) -> ClientConnection:
         return ClientConnection(self._take, self.put, self._opened, self._closed)

@@ -139,7 +139,8 @@ class Lookup:
     def commit(self, request: Request) -> Coroutine[None, None, Answer]:
         group, (topic, queue_id) = request.text("consumerGroup"), self._queue(request)
         offset = request.number("commitOffset", bounds=COUNT)
-        if not (group in self._clients.names() or self._served.knows_group(group) or self._offsets.knows(group)):
+        is_here = self._served.makes_groups and group in self._clients.names()
+        if not (is_here or self._served.knows_group(group) or self._offsets.knows(group)):
             raise Refused(GROUP_NOT_EXIST, f"Group {group} not exist!")
         if self._served.topic(topic) is None:
             raise Refused(TOPIC_NOT_EXIST, f"Topic {topic} not exist!")

@@ -24,6 +24,7 @@ log = logging.getLogger("flintmq.broker")
 INT64: Final = (-(1 << 63), (1 << 63) - 1)
 INT32: Final = (-(1 << 31), (1 << 31) - 1)
 BODY_MAX: Final = 1 << 20  # bytes of JSON that are parsed in the loop
+CANCEL_S: Final = 1.0  # for what is cancelled to end
 COUNTED_MAX: Final = 64  # unknown codes of which one line is logged, and which are counted
 
 
@@ -184,6 +185,8 @@ class Requests:
             _, late = await asyncio.wait(self._tasks, timeout=seconds)
             for task in late:
                 task.cancel()
+            if late:
+                await asyncio.wait(late, timeout=CANCEL_S)
 
     async def _later(self, request: Request, answer: Coroutine[None, None, Answer]) -> None:
         try:
@@ -222,9 +225,10 @@ class Requests:
         known = isinstance(error, (FlintError, OSError))
         if self._is_news(str(error)) or not known:
             log.error("request %d of %s: %s", request.frame.code, request.peer.address, error, exc_info=not known)
-        return request.answer(
-            SYSTEM_ERROR, remark=str(error) if known else "an error of the broker; its log tells more"
-        )
+        remark = str(error) if known else "an error of the broker; its log tells more"
+        if isinstance(error, OSError):
+            remark = f"the broker's disk refused: {error.strerror or error}; mend that, then ask again"
+        return request.answer(SYSTEM_ERROR, remark=remark)
 
 
 def _unknown(request: Request) -> Answer:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import re
 import struct
 from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ from typing import Final
 from flintmq.broker.locks import Locks
 from flintmq.broker.requests import INT32, Answer, Handler, PlainPut, Refused, Request
 from flintmq.broker.served import TopicFacts
-from flintmq.broker.served_store import INHERITS, ONE_QUEUE, ServedStore
+from flintmq.broker.served_store import INHERITS, ONE_QUEUE, ServedStore, check_topic
 from flintmq.errors import MessageNotFoundError
 from flintmq.format import properties
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
@@ -63,8 +62,6 @@ NOT_TO_BE_SENT_TO: Final = frozenset({
     SCHEDULE_TOPIC, "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC",
     "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT",
 })  # fmt: skip
-_LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+")
-TOPIC_MAX: Final = 127
 PROPERTIES_MAX: Final = 0x7FFF
 _ENTRY = struct.Struct(">iiiii")  # of a batch: size, magic, checksum, flag, bytes of the body
 CLUSTER: Final = "CLUSTER"  # property with the broker's cluster, by which a client knows where to answer
@@ -182,7 +179,9 @@ class Sends:
 
     def send(self, request: Request) -> Answer | Coroutine[None, None, Answer]:
         asked = SendRequest.of(request)
-        _check_topic(asked.topic)
+        check_topic(asked.topic)
+        if asked.topic in NOT_TO_BE_SENT_TO:
+            raise Refused(NO_PERMISSION, f"Sending message to topic[{asked.topic}] is forbidden.")
         facts = self._served.topic(asked.topic)
         if facts is None or asked.topic in self._new:
             return self._send_first(request, asked)
@@ -241,7 +240,12 @@ class Sends:
         text = asked.properties
         if _PREPARED in text and properties.parse(text).get(properties.TRAN_MSG, "").lower() == "true":
             raise Refused(NO_PERMISSION, "this broker takes no messages of transactions")
-        level = java_int(properties.parse(text).get(properties.DELAY, "")) if _DELAY in text else None
+        level = 0
+        if _DELAY in text and (told := properties.parse(text).get(properties.DELAY)) is not None:
+            read = java_int(told)
+            if read is None:
+                raise Refused(MESSAGE_ILLEGAL, f"the property DELAY is no number: {told!a:.100}")
+            level = read
         return Message(
             topic,
             request.frame.body,
@@ -251,7 +255,7 @@ class Sends:
             sys_flag=asked.sys_flag,
             reconsume_times=asked.retried,
             properties_bytes=self._properties(text),
-            delay_level=max(level or 0, 0),
+            delay_level=max(level, 0),
             born_host=request.peer.address,
             wait=_NO_WAIT not in text,
         )
@@ -345,6 +349,9 @@ class Sends:
         )
         queues = settings.retry_queues if back.topic == retry_topic(group) else 1
         await self._served.make_topic(back.topic, TopicSettings(queues, queues))
+        facts = self._served.topic(back.topic)
+        if facts is not None and not facts.is_writable:
+            raise Refused(NO_PERMISSION, f"the topic[{back.topic}] sending message is forbidden")
         answer = await self._put_later(request, back)
         code = answer.code if answer is not None else SUCCESS
         return request.answer() if code == SUCCESS else answer
@@ -369,7 +376,8 @@ class Sends:
         first = results[0]
         code = _CODES.get(first.status, SYSTEM_ERROR)
         if first.physical_offset < 0:
-            remark = self._illegal() if code == MESSAGE_ILLEGAL else f"{first.status.name}: {first.reason}"
+            remark = f"{first.status.name}: {first.reason}"
+            remark = f"{self._illegal()} {remark}" if code == MESSAGE_ILLEGAL else remark
             code = code if code in _REFUSALS else SYSTEM_ERROR
             return RemotingFrame(code, opaque, ANSWER, remark, {}, b"", "JAVA", VERSION)
         ids = ",".join(one.offset_msg_id for one in results)
@@ -381,18 +389,6 @@ class Sends:
             "the message is illegal, maybe msg body or properties length not matched. msg body length limit "
             f"{self._served.config.max_message_size}B, msg properties length limit 32KB."
         )
-
-
-def _check_topic(topic: str) -> None:
-    """Refuse a topic that cannot be sent to."""
-    if not topic.strip():
-        raise Refused(SYSTEM_ERROR, "The specified topic is blank.")
-    if not _LEGAL.fullmatch(topic):
-        raise Refused(SYSTEM_ERROR, "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$")
-    if len(topic) > TOPIC_MAX:
-        raise Refused(SYSTEM_ERROR, "The specified topic is longer than topic max length.")
-    if topic in NOT_TO_BE_SENT_TO:
-        raise Refused(NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
 
 
 def _entries(data: bytes) -> Iterator[tuple[bytes, int, bytes]]:

@@ -60,6 +60,10 @@ class Served(Protocol):
     def knows_group(self, name: str) -> bool:
         """Return whether the store has a consumer group."""
 
+    @property
+    def makes_groups(self) -> bool:
+        """Return whether a group that is not known may come."""
+
     async def admit(self, group: str) -> None:
         """Make a consumer group that is not known, if that may be.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
@@ -18,9 +19,10 @@ from flintmq.broker.broker_keys import BrokerKeys
 from flintmq.broker.rates import PutAndGetRates
 from flintmq.broker.requests import Refused
 from flintmq.broker.served import READABLE, TEMPLATE, WRITABLE, Place, TopicFacts
+from flintmq.format.consume_queue import SCHEDULE_TOPIC
 from flintmq.format.group_topics import retry_topic
 from flintmq.message import RawResult, StoredMessage
-from flintmq.remoting.names import GROUP_NOT_EXIST
+from flintmq.remoting.names import GROUP_NOT_EXIST, SYSTEM_ERROR
 from flintmq.store.message_store import MessageStore
 from flintmq.store.services.topics import TopicSettings
 
@@ -28,9 +30,31 @@ log = logging.getLogger("flintmq.broker")
 T = TypeVar("T")
 
 HOT: Final = 64 << 20  # bytes before the log's end that count as in memory
-TEMPLATE_QUEUES: Final = 8
 INHERITS: Final = 1  # bit of TEMPLATE's permissions
 ONE_QUEUE: Final = TopicSettings(1, 1)
+NAME_MAX: Final = 127  # letters of a topic
+SYSTEM_TOPICS: Final = frozenset({
+    SCHEDULE_TOPIC, TEMPLATE, "BenchmarkTest", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRACE_TOPIC",
+    "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT",
+})  # fmt: skip
+_LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+")
+
+
+def check_topic(topic: str) -> None:
+    """Refuse what RocketMQ lets no topic be named. Upstream: TopicValidator.validateTopic."""
+    if not topic.strip():
+        raise Refused(SYSTEM_ERROR, "The specified topic is blank.")
+    check_letters("topic", topic)
+    if len(topic) > NAME_MAX:
+        raise Refused(SYSTEM_ERROR, "The specified topic is longer than topic max length.")
+
+
+def check_letters(what: str, name: str) -> None:
+    """Refuse a name with letters that RocketMQ lets no topic and no group have."""
+    if not _LEGAL.fullmatch(name):
+        raise Refused(
+            SYSTEM_ERROR, f"The specified {what} contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
+        )
 
 
 class ServedStore:
@@ -56,18 +80,21 @@ class ServedStore:
     # -- topics and groups --------------------------------------------------------------------------------------------
 
     def topic(self, name: str) -> TopicFacts | None:
+        if name == TEMPLATE and self.keys.auto_create_topic:  # whatever a message to it made of it
+            queues = self.config.default_topic_queue_nums
+            return TopicFacts(queues, queues, READABLE | WRITABLE | INHERITS)
         found = self.store.topic(name)
-        if found is not None:
-            return TopicFacts(found.read_queues, found.write_queues, found.perm)
-        if name == TEMPLATE and self.keys.auto_create_topic:
-            return TopicFacts(TEMPLATE_QUEUES, TEMPLATE_QUEUES, READABLE | WRITABLE | INHERITS)
-        return None
+        return None if found is None else TopicFacts(found.read_queues, found.write_queues, found.perm)
 
     def topic_names(self) -> set[str]:
         return set(self.store.topics())
 
     def knows_group(self, name: str) -> bool:
         return self.store.group(name) is not None
+
+    @property
+    def makes_groups(self) -> bool:
+        return self.keys.auto_create_group
 
     async def admit(self, group: str) -> None:
         if not self.knows_group(group):

@@ -89,6 +89,8 @@ class ServedView:
     def knows_group(self, name: str) -> bool:
         return name in self.broker.groups
 
+    makes_groups = True
+
     async def admit(self, group: str) -> None:
         """Let any group come: nothing is written."""
 

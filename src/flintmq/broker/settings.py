@@ -9,7 +9,7 @@ from flintmq.broker.clients import Clients
 from flintmq.broker.pull import Pulls
 from flintmq.broker.requests import INT32, Answer, Handler, Refused, Request
 from flintmq.broker.routes import Routes
-from flintmq.broker.served_store import ServedStore
+from flintmq.broker.served_store import SYSTEM_TOPICS, ServedStore, check_letters, check_topic
 from flintmq.broker.store_offsets import StoreOffsets
 from flintmq.errors import UsageError
 from flintmq.remoting.names import (
@@ -57,6 +57,9 @@ class Settings:
     async def make_topic(self, request: Request) -> Answer:
         """Make a topic, or change its settings; of its attributes only those that are named."""
         name = request.text("topic")
+        check_topic(name)
+        if name in SYSTEM_TOPICS:
+            raise Refused(INVALID_PARAMETER, f"The topic[{name}] is conflict with system topic.")
         before = self._store.topic(name)
         settings = TopicSettings(
             request.number("readQueueNums", bounds=INT32),
@@ -88,6 +91,7 @@ class Settings:
         name = told.get("groupName")
         if not isinstance(name, str) or not name:
             raise Refused(SYSTEM_ERROR, "the body's groupName is missing")
+        check_letters("group", name)
         await self._served.run(self._store.create_group, name, GroupSettings.of(told))
         return request.answer()
 

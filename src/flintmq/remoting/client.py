@@ -28,12 +28,12 @@ def split_address(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     found = _HOST.fullmatch(host)
     is_number = port.isascii() and port.isdigit() and 1 <= int(port[:6]) <= 65535
-    if not found or not is_number or (found["bare"] and not _is_ipv6(found["bare"])):
+    if not found or not is_number or (found["bare"] and not is_ipv6(found["bare"])):
         raise UsageError(f"{address[:SHOWN]!a} is no address; give HOST:PORT")
     return found["inner"] or host, int(port)
 
 
-def _is_ipv6(host: str) -> bool:
+def is_ipv6(host: str) -> bool:
     try:
         socket.inet_pton(socket.AF_INET6, host)
     except OSError:

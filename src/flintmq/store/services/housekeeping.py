@@ -195,6 +195,7 @@ class Housekeeping:
             batch = queue_type == config_reader.BATCH_TYPE
             if batch != (topic in self.known.batch) and self._exists(topic):
                 raise UsageError(f"topic {topic!a} exists with queues of the other type; give another name")
+            self._learn()  # first: what the log knows would widen the topic after it
             self.topics.create(topic, queues, batch=batch)
             if batch and topic not in self.known.batch:
                 # The dispatcher before the topic can be put to: its first record must become a unit of the right kind.
