@@ -20,7 +20,7 @@ EPILOG = examples(
     "flintmq broker store --listen 127.0.0.1:9876",
     "flintmq broker /var/rocketmq/store --read-only --listen 127.0.0.1:9876",
     "flintmq broker /var/rocketmq/store --read-only --listen 127.0.0.1:9877 --offsets offsets.json",
-    "flintmq broker /backup/store --read-only --listen 10.1.2.3:10911 --register '10.1.2.8:9876;10.1.2.9:9876' "
+    "flintmq broker /var/rocketmq/store --read-only --listen 10.1.2.3:10911 --register '10.1.2.8:9876;10.1.2.9:9876' "
     "--name backup-a --cluster Orders",
 )
 
