@@ -159,7 +159,10 @@ class Run:
                 time.sleep(0.01)
             if not found:
                 return
-            os.kill(self.chance.choice(found), signal.SIGKILL)
+            try:
+                os.kill(self.chance.choice(found), signal.SIGKILL)
+            except ProcessLookupError:  # it has ended meanwhile: nobody is killed
+                return
         else:
             return
         self.killed[kind] += 1
