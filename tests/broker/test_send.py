@@ -301,3 +301,14 @@ def test_at_the_end_all_that_is_stored_is_answered(tmp_path: Path, flush: str, c
         stored = sum(1 for _ in view.messages())
     assert stored == 1 + sum(1 for one in answers if one.code == 0)
     assert not [one for one in caplog.records if "destroyed" in one.getMessage()]
+
+
+def test_a_store_that_somebody_closed(writing: Callable[..., Broker], line: Callable[[Broker], Line]):
+    """A process that shares the store with its clients may close it; they are answered, on the same connection."""
+    broker = writing()
+    client = line(broker)
+    assert client.ask(310, send("T", 0, PROPERTIES), b"x").code == 0
+    broker.store.close()
+    for _ in range(2):
+        refused = client.ask(310, send("T", 0, PROPERTIES), b"x")
+        assert refused.code == 29 and "closed" in str(refused.remark)

@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Coroutine, Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
@@ -398,7 +399,8 @@ class _RunningBroker:
             self._clients.sweep()
             self._locks.sweep()
             if isinstance(self.served, ServedStore):
-                self.served.sample()
+                with suppress(UsageError):  # somebody closed the store
+                    self.served.sample()
             await self._save()
 
     async def _save(self) -> None:

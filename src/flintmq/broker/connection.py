@@ -68,6 +68,7 @@ class ClientConnection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         host, port = (transport.get_extra_info("peername") or ("?", 0))[:2]
+        host = host.partition("%")[0]  # a record's host has no scope
         self.host, self.address = host, join_address(host, port)
         self.local_host = (transport.get_extra_info("sockname") or ("",))[0]
         transport.set_write_buffer_limits(UNSENT_MAX)

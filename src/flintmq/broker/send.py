@@ -17,7 +17,7 @@ from flintmq.broker.locks import Locks
 from flintmq.broker.requests import INT32, Answer, Handler, PlainPut, Refused, Request
 from flintmq.broker.served import TopicFacts
 from flintmq.broker.served_store import INHERITS, ONE_QUEUE, ServedStore, check_topic
-from flintmq.errors import MessageNotFoundError
+from flintmq.errors import MessageNotFoundError, UsageError
 from flintmq.format import properties
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
 from flintmq.format.group_topics import RETRY, dead_letter_topic, retry_topic
@@ -167,7 +167,10 @@ class Sends:
             return None
         if self._raw_cluster not in raw:
             message.properties_bytes = raw + self._raw_cluster
-        result = self._store.put(message)
+        try:
+            result = self._store.put(message)
+        except UsageError:  # somebody closed the store: `send` says so
+            return None
         if flag & ONE_WAY:
             return end, None
         if not result:
