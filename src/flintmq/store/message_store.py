@@ -583,9 +583,9 @@ class MessageStore(Putter, TopicsAndGroups):
 
         Thread: any.
         """
+        arguments.flags(retries=retries)
         self._check_dispatched("consumer")
         arguments.texts(group=group, topic=topic)
-        arguments.flags(retries=retries)
         retried = self._source(retry_topic(group)) if retries else None
         return new_consumer(self._groups, self._source(topic), group, topic, queues, tags, start, idle_ms, retried)
 

@@ -179,9 +179,9 @@ class TopicsAndGroups:
 
         Thread: any. Durability: on return.
         """
+        arguments.flags(clean_offsets=clean_offsets)
         self._parts.state.check()
         arguments.texts(name=name)
-        arguments.flags(clean_offsets=clean_offsets)
         self._parts.housekeeping.delete_group(name, clean_offsets)
 
     def group_offsets(self, name: str) -> dict[tuple[str, int], int]:

@@ -11,10 +11,12 @@ from typing import Final, Self
 
 from flintmq.broker.broker import Broker
 from flintmq.broker.testing.chaos import Chaos, ClientRequest, DisturbedRequests
+from flintmq.config.text import check_seconds
 from flintmq.format.group_topics import dead_letter_topic, is_system_topic
 from flintmq.format.text import brief
 from flintmq.message import StoredMessage
 from flintmq.remoting.names import SERVICE_NOT_AVAILABLE
+from flintmq.store import arguments
 from flintmq.store.message_store import MessageStore
 
 LOOK_S: Final = 0.005  # between two looks at the store
@@ -78,8 +80,12 @@ class BrokerControl:
 
         It waits until there are so many.
 
-        Raises TimeoutError: there are fewer after this time (seconds); it shows those.
+        Raises:
+            TimeoutError: there are fewer after this time (seconds); it shows those.
+            UsageError: a timeout that is no time.
         """
+
+        check_seconds("timeout", timeout)
 
         def size() -> int:
             bounds = (self.store.bounds(topic, queue_id) for queue_id in self._queues(topic))
@@ -108,8 +114,12 @@ class BrokerControl:
         Without a topic: of each that it has offsets of. Stock clients commit each 5 s. A message that waits for its
         next delivery is in no topic meanwhile.
 
-        Raises TimeoutError: it has not after this time (seconds); it names the lags.
+        Raises:
+            TimeoutError: it has not after this time (seconds); it names the lags.
+            UsageError: a timeout that is no time.
         """
+
+        check_seconds("timeout", timeout)
 
         def lags() -> dict[str, int]:
             if topic is not None:
@@ -144,8 +154,11 @@ class BrokerControl:
             times: how many requests.
             before: nothing of what they ask is done. False: it is done, and clients that send again send twice.
 
-        Raises UsageError: times is less than 1.
+        Raises:
+            UsageError: times is less than 1.
+            TypeError: `before` is neither True nor False.
         """
+        arguments.flags(before=before)
         self._chaos.disturb(DisturbedRequests(code, times, answer, before))
 
     def drop_connections(self, times: int = 1, code: int | None = None, before: bool = True) -> None:
@@ -153,10 +166,15 @@ class BrokerControl:
 
         Args, and what is raised: as `fail`; code None: any request.
         """
+        arguments.flags(before=before)
         self._chaos.disturb(DisturbedRequests(code, times, None, before))
 
     def delay(self, code: int, seconds: float) -> None:
-        """Have requests of a code wait before they are taken; 0 ends it, also for those that wait."""
+        """Have requests of a code wait before they are taken; 0 ends it, also for those that wait.
+
+        Raises UsageError: seconds that are no time.
+        """
+        check_seconds("seconds", seconds)
         self._chaos.delay(code, seconds)
 
     def calm(self) -> None:

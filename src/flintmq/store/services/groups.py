@@ -64,6 +64,16 @@ class GroupSettings:
     notify_ids_changed: bool = True
     attributes: Mapping[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Refuse switches of another type.
+
+        Raises:
+            TypeError: one is neither True nor False.
+        """
+        arguments.flags(**{
+            one.name: getattr(self, one.name) for one in fields(self) if isinstance(one.default, bool)
+        })  # fmt: skip
+
     @classmethod
     def of(cls, value: Mapping[Any, Any]) -> GroupSettings:
         """Read a group's member of subscriptionGroup.json.

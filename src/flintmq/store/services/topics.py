@@ -56,6 +56,14 @@ class TopicSettings:
     order: bool = False
     attributes: Mapping[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Refuse a switch of another type.
+
+        Raises:
+            TypeError: it is neither True nor False.
+        """
+        arguments.flags(order=self.order)
+
     def type_given(self, topic: str, queue_type: str) -> str:
         """Return the type of its queues, by the attribute or else as given.
 
@@ -86,7 +94,6 @@ class TopicSettings:
     def check(self, topic: str) -> None:
         """Raise UsageError for a number that RocketMQ does not write, TypeError for a type."""
         queues = arguments.numbers(read_queues=self.read_queues, write_queues=self.write_queues)
-        arguments.flags(order=self.order)
         for one in queues:
             if not 1 <= one <= MOST_QUEUES:
                 raise UsageError(f"topic {topic!a}: {one} queues; give a number from 1 to {MOST_QUEUES}")
