@@ -76,6 +76,9 @@ def test_each_command_says_what_else_its_exit_code_means() -> None:
     assert "exit code 1 if they contradict" in of["verify"] and "More: [verify](verify.md)." in of["verify"]
 
 
+ROUTES = {103: b"", 104: b"", 106: b'{"brokerAddrTable":{},"clusterAddrTable":{}}'}  # of a name server
+
+
 def parameters() -> list[object]:
     """The examples; of each Spark job only the first, since each makes a session of its own."""
     jobs = [line for line in EXAMPLES if line.startswith("flintmq spark ")][::2]
@@ -107,7 +110,7 @@ def test_examples_run(  # type: ignore[no-untyped-def]
         replicates(command, tmp_path)
         return
     if " --listen " in line or (line.startswith("flintmq export ") and " --follow" in line):
-        with remoting_peer.RemotingPeer(remoting_peer.broker({103: b"", 104: b""})) as names:
+        with remoting_peer.RemotingPeer(remoting_peer.broker(ROUTES)) as names:
             command = re.sub(r"10\.\d+\.\d+\.\d+:9876", names.address, command)
             command = re.sub(r"\b(5557|9876|9877|10912)\b|(?<=--listen )10\.[\d.]+:\d+", "0", command)
             goes_on(shlex.split(command), tmp_path)
@@ -126,7 +129,7 @@ def test_examples_run(  # type: ignore[no-untyped-def]
 
 def replicates(command: str, folder: Path) -> None:
     """Run a command that has another side, with a master, a broker or a name server of a test as that."""
-    routes = remoting_peer.broker({103: b"", 104: b"", 106: b'{"brokerAddrTable":{},"clusterAddrTable":{}}'})
+    routes = remoting_peer.broker(ROUTES)
     with MASTERS["healthy"]() as master, remoting_peer.RemotingPeer(routes) as names:
         command = command.replace("/data/", f"{folder}/").replace("10.0.0.5:10912", master["broker:10912"])
         command = re.sub(r"10\.\d+\.\d+\.\d+:9876", names.address, command)
