@@ -13,7 +13,7 @@ import pytest
 from flintmq.broker import Broker
 from flintmq.errors import FlintError, UsageError
 from flintmq.remoting.client import RemotingClient
-from tests.broker.talk import LIMIT_S, Line, heartbeat, pull
+from tests.broker.talk import LIMIT_S, Line, heartbeat, pull, send
 from tests.support.threads import within
 
 STOP_S = 3.0
@@ -129,3 +129,15 @@ def test_ipv6(served: Callable[..., Broker], resting: Path):
     assert broker.address.startswith("[::1]:")
     with RemotingClient(broker.address) as client:
         assert broker.address.encode() in client.ask(105, {"topic": "T"}).body
+
+
+def test_a_configuration_that_was_another_brokers(tmp_path: Path):
+    """Ids name the port that was taken, and `dev` makes small files all the same; what the file says wins."""
+    conf = tmp_path / "broker.conf"
+    conf.write_text("listenPort=12345\nmaxIndexNum=5000\n", encoding="utf-8")
+    with Broker(tmp_path / "s", dev=True, config=conf) as broker, Line(broker.address) as line:
+        offset_id = line.ask(310, send("T"), b"x").fields["msgId"]
+        assert int(offset_id[8:16], 16) == int(broker.address.rpartition(":")[2])
+        files = list((tmp_path / "s" / "commitlog").iterdir())
+        assert {file.stat().st_size for file in files} == {16 << 20}
+        assert broker.store.config.max_index_num == 5000

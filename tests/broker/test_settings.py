@@ -71,8 +71,10 @@ def test_a_topic_that_cannot_be(writing: Callable[..., Broker], line: Callable[[
 
 
 def test_what_a_topic_lets_clients_do(writing: Callable[..., Broker], line: Callable[[Broker], Line]):
-    client = line(writing())
+    broker = writing()
+    client = line(broker)
     client.ask(310, send("T"), b"x")
+    assert stored(broker).wait_dispatched(10)
     client.ask(17, {**TOPIC, "perm": 4})
     refused = client.ask(310, send("T"), b"x")
     assert refused.code == 16 and "sending message is forbidden" in str(refused.remark)
@@ -87,6 +89,7 @@ def test_a_topic_is_deleted(writing: Callable[..., Broker], line: Callable[[Brok
     client, waiting = line(broker), line(broker)
     client.ask(34, body=heartbeat("c", "G", topics={"T": "*"}))
     client.ask(310, send("T"), b"old")
+    assert stored(broker).wait_dispatched(10)
     client.ask(15, {"consumerGroup": "G", "topic": "T", "queueId": 0, "commitOffset": 1})
     number = waiting.start(11, pull(offset=1, sysFlag=6, suspendTimeoutMillis=9000))
     assert waiting.is_quiet(0.05)

@@ -258,8 +258,11 @@ class Broker:
             self._temporary = tempfile.TemporaryDirectory(prefix="flintmq-broker-")
             path = self._temporary.name
         host, port = split_address(self.address)
-        usual = {"brokerIP1": _stored_host(self._options.advertise or host), "listenPort": port}
-        keys = {key: value for key, value in usual.items() if key not in self._config.given}
+        # A message's id names this address, where clients ask for it: the port is the one that was taken, whatever a
+        # configuration says of another broker.
+        keys: dict[str, object] = {"listenPort": port}
+        if "brokerIP1" not in self._config.given:
+            keys["brokerIP1"] = _stored_host(self._options.advertise or host)
         return MessageStore(path, self._config.with_keys(keys))
 
     def _opened_view(self) -> StoreView:

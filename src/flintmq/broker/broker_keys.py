@@ -68,6 +68,8 @@ def settings_of(
         base, found = _DEV if dev else StoreConfig(), dict(config or {})
     else:
         base = StoreConfig.from_file(config)
+        if dev:  # what the file says wins
+            base = _DEV.with_keys({key: base.key(key) for key in base.given})
         found = {key: value for key, value in read_broker_conf(config).items() if key in _FIELDS}
     found |= given
     idle = sorted(key for key in found if key in _WITHOUT_EFFECT and key not in KEYS)
