@@ -40,7 +40,7 @@ def test_one_broker_of_a_cluster(version: str, tmp_path: Path):
                     assert found & wanted == wanted and set(found.values()) == {1}, "each of ours once"
                     assert found.total() == OURS + THEIRS + number * SENT
                     if kind.startswith("java"):
-                        told = [client.ask("send", java.names, topic=TOPIC, body="more") for _ in range(SENT)]
+                        told = client.ask("send", java.names, topic=TOPIC, bodies=["more"] * SENT)["sent"]
                         assert Counter(one["status"] for one in told) == {"SEND_OK": SENT}
         assert within(lambda: (left := name_server.routes([java.names]).get("copy")) is None or left.master is None)
     assert files(root) == before

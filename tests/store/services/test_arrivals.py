@@ -77,7 +77,8 @@ def test_an_error_is_logged_once_and_stops_nothing(tmp_path: Path, caplog: pytes
     assert [one.getMessage() for one in caplog.records] == [
         f"{tmp_path}: a callback of on_arrival failed, which is logged once"
     ]
-    assert "RuntimeError: of the callback" in caplog.text
+    raised = caplog.records[0].exc_info
+    assert raised and repr(raised[1]) == "RuntimeError('of the callback')"
 
 
 def test_what_cannot_be_called_is_refused(tmp_path: Path):
