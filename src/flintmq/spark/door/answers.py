@@ -1,8 +1,8 @@
 """Answers what the source in the JVM asks: schemas, plans, rows, and the calls of a stream.
 
-A request has `token`, `version` and `op`. `read` is answered by an Arrow stream and a last message, without which the
-rows are not all. `stream` is followed by calls, for the whole life of a query. What goes wrong is answered by its kind
-and its words.
+A request has `token`, `version` and `op`; a connection may bring several. `read` is answered by an Arrow stream and a
+last message, without which the rows are not all. `stream` is followed by calls, for the whole life of a query. What
+goes wrong is answered by its kind and its words.
 """
 
 from __future__ import annotations
@@ -41,20 +41,18 @@ log = logging.getLogger("flintmq.spark")
 
 
 def serve_connection(line: socket.socket, token: str) -> None:
-    """Answer what one connection asks."""
+    """Answer what one connection asks, one request after the other, until the other side hangs up."""
     connection = Connection(line)
-    request = connection.request()
-    if request is None:
-        return
-    refusal = _refusal(request, token)
-    if refusal is not None:
-        connection.answer(kind="PermissionError", error=f"flintmq.spark.door.serve: {refusal}")
-        return
-    if request["op"] == "stream":
-        _serve_stream(connection, request)
-    else:
-        operation = OPERATIONS[request["op"]]
-        _told(connection, partial(operation, connection, request))
+    while (request := connection.request()) is not None:
+        refusal = _refusal(request, token)
+        if refusal is not None:
+            connection.answer(kind="PermissionError", error=f"flintmq.spark.door.serve: {refusal}")
+            return
+        if request["op"] == "stream":
+            _serve_stream(connection, request)
+        else:
+            operation = OPERATIONS[request["op"]]
+            _told(connection, partial(operation, connection, request))
 
 
 def _refusal(request: Fields, token: str) -> str | None:

@@ -5,7 +5,7 @@
 Its parent writes a token to the standard input and gets the path of a Unix socket back, in a directory that only this
 user may enter; empty lines before it say that the process lives. It ends when its standard input does: with the JVM,
 however that ends. Each connection is served by a process of its own, forked with everything imported; it ends when the
-other side hangs up.
+other side hangs up. A plan has one for itself; tasks, one after the other, share one.
 
 A killed process cannot remove its directory. It held the lock of it, as its forks do, as long as they live: the next
 process that starts removes directories that nobody holds.

@@ -92,6 +92,17 @@ final class Line implements ReadableByteChannel {
         return received;
     }
 
+    /** Whether the next request can be sent by it: the other side lives, and has nothing to say. */
+    boolean rests() {
+        received = 0;
+        key.interestOps(SelectionKey.OP_READ);
+        try {
+            return selector.selectNow() == 0;
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
+    }
+
     private int head() throws IOException {
         int head = 0;
         while (head == 0) head = whole(4).getInt();

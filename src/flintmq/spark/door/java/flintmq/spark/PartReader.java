@@ -17,21 +17,25 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
 /**
  * Reads the rows of one task: an Arrow stream, and a last message, without which the rows are not all.
  *
- * <p>Closing it early ends the Python process of this task: its next write fails.
+ * <p>Closing it early ends the Python process of this task: its next write fails. Read to its end it leaves that process to
+ * the next task.
  */
 final class PartReader implements PartitionReader<ColumnarBatch> {
     private static final BufferAllocator ROOT = new RootAllocator(Long.MAX_VALUE);
 
     private final String[] names;
+    private final PythonSide python;
     private final Line line;
     private final BufferAllocator memory;
     private final ArrowStreamReader stream;
     private ColumnarBatch batch;
+    private boolean whole;
 
     PartReader(PythonSide python, byte[] part, String[] names, ObjectNode request) {
         this.names = names;
+        this.python = python;
         request.put("part", part);
-        line = python.ask(request);
+        line = python.askAgain(request);
         memory = ROOT.newChildAllocator("flintmq", 0, Long.MAX_VALUE);
         stream = new ArrowStreamReader(line, memory);
     }
@@ -41,6 +45,7 @@ final class PartReader implements PartitionReader<ColumnarBatch> {
         closeBatch();
         if (!stream.loadNextBatch()) {
             line.answer();
+            whole = true;
             return false;
         }
         VectorSchemaRoot root = stream.getVectorSchemaRoot();
@@ -76,9 +81,10 @@ final class PartReader implements PartitionReader<ColumnarBatch> {
     public void close() throws IOException {
         try {
             closeBatch();
-            stream.close();
+            stream.close(false);
         } finally {
-            line.close();
+            if (whole) python.keep(line);
+            else line.close();
             memory.close();
         }
     }
