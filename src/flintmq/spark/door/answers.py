@@ -41,7 +41,7 @@ log = logging.getLogger("flintmq.spark")
 
 
 def serve_connection(line: socket.socket, token: str) -> None:
-    """Answer what one connection asks, one request after the other, until the other side hangs up."""
+    """Answer what one connection asks, until the other side hangs up."""
     connection = Connection(line)
     while (request := connection.request()) is not None:
         refusal = _refusal(request, token)
