@@ -271,6 +271,16 @@ def test_a_python_side_that_was_killed_is_started_again(spark, store):
     assert not set(before) & set(serving())
 
 
+def test_a_python_side_whose_socket_was_removed_is_replaced(spark, store):
+    """As by somebody who clears the directory of temporary files, below a session that lives for weeks."""
+    assert spark.read.format("flintmq").load(store).count() == MESSAGES
+    before, path = serving(), Path(listening())
+    path.unlink()
+    path.parent.rmdir()
+    assert spark.read.format("flintmq").load(store).count() == MESSAGES
+    assert before[0] not in serving() and Path(listening()).exists()
+
+
 def test_a_sample_is_drawn_by_the_python_side(spark, store):
     frame = spark.read.format("flintmq").load(store).sample(fraction=0.25, seed=3)
     found = [row.physical_offset for row in frame.select("physical_offset").collect()]

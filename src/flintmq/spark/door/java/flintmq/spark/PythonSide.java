@@ -150,10 +150,13 @@ final class PythonSide {
         }
     }
 
-    /** The process of this JVM; a new one where it has ended. `python`: the interpreter to start it with. */
+    /**
+     * The process of this JVM; a new one where it has ended, or cannot be asked any more: somebody has cleared the directory
+     * of temporary files. `python`: the interpreter to start it with.
+     */
     static synchronized PythonSide get(String python) {
         try {
-            if (running == null || !running.process.isAlive()) {
+            if (running == null || !running.process.isAlive() || !running.address.getPath().toFile().exists()) {
                 if (running != null) running.end();
                 running = new PythonSide(python);
             }
