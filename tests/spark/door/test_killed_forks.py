@@ -41,7 +41,7 @@ class Rows:
         spark.read.format("flintmq").load(str(store)).count()  # the listener is there, also for a first test
         self._others = set(serving())  # forks that tests before this one left to end by themselves
         frame = spark.readStream.format("flintmq").options(startingOffsets="earliest", **options).load(str(store))
-        writing = frame.select("body").writeStream.foreachBatch(self._take).trigger(processingTime="0.5 seconds")
+        writing = frame.select("body").writeStream.foreachBatch(self._take).trigger(processingTime="1 second")
         self.query = writing.option("checkpointLocation", str(checkpoint)).start()
 
     def _take(self, frame: Any, number: int) -> None:

@@ -28,6 +28,7 @@ final class Line implements ReadableByteChannel {
     private static final int SILENT_TICKS = 20; // ticks are counted, not time: a machine that slept was not silent
 
     final PythonSide python;
+    final long opened = System.nanoTime();
     private final Selector selector;
     private final SocketChannel channel;
     private final SelectionKey key;

@@ -35,7 +35,7 @@ final class PartReader implements PartitionReader<ColumnarBatch> {
         this.names = names;
         this.python = python;
         request.put("part", part);
-        line = python.askAgain(request);
+        line = python.askForRows(request);
         memory = ROOT.newChildAllocator("flintmq", 0, Long.MAX_VALUE);
         stream = new ArrowStreamReader(line, memory);
     }

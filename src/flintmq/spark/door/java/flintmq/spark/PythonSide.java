@@ -36,6 +36,7 @@ final class PythonSide {
     private static final String WORD = "flintmq-door "; // before the path of the socket, in what the process prints
     private static final int PATIENCE = 10000; // milliseconds without a sign of life until it counts as hanging
     private static final int IDLE = 1000; // milliseconds that a line waits for the next task
+    private static final long OLD = 60000000000L; // nanoseconds after which a fork gets no more tasks: it holds what it found, such as keys of a bucket
     private static final Timer CLOSING = new Timer("flintmq-lines", true);
     private static final String VERSION = version();
     private static PythonSide running;
@@ -193,7 +194,7 @@ final class PythonSide {
      *
      * <p>The fork at its other end may hold what earlier tasks made it keep, so plans and schemas are asked of new ones.
      */
-    Line askAgain(ObjectNode request) {
+    Line askForRows(ObjectNode request) {
         for (Line line = left(); line != null; line = left()) {
             boolean asked = false;
             try {
@@ -223,6 +224,10 @@ final class PythonSide {
 
     /** Leaves a line to the next task; who comes too late finds it closed. */
     void keep(final Line line) {
+        if (System.nanoTime() - line.opened > OLD) {
+            line.close();
+            return;
+        }
         synchronized (kept) {
             kept.addLast(line);
         }
