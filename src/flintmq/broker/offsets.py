@@ -5,16 +5,14 @@ A group begins where the store's own offsets are; what it commits here is never 
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
 from collections.abc import Callable, Mapping, Set
-from contextlib import suppress
 from typing import Final
 
 from flintmq.errors import FormatError, StoreAccessError, UsageError
 from flintmq.format import config_json
 from flintmq.format.config_json import JsonObject
+from flintmq.storage.files.file_lock import FileLock
 from flintmq.storage.files.filesystem import REAL
 from flintmq.storage.files.whole_file import replace_file
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
@@ -45,7 +43,7 @@ class KeptOffsets:
 
     def __init__(self, stored: Callable[[], BrokerConfig], file: str | None) -> None:
         self._stored, self._file = stored, file
-        self._lock = None if file is None else _FileLock(file)
+        self._lock = None if file is None else FileLock(file, "broker")
         try:
             self._kept = {} if file is None else _read(file)
         except BaseException:
@@ -113,37 +111,6 @@ class KeptOffsets:
             self._saved = changes
 
         return save
-
-
-class _FileLock:
-    """Keeps other brokers from a file: a second one would overwrite what the first keeps.
-
-    It is a lock (flock) on a file beside it, because the file itself is replaced each time.
-    """
-
-    def __init__(self, file: str) -> None:
-        self._path = f"{file}.lock"
-        if not os.path.isdir(os.path.dirname(file)):
-            raise UsageError(f"{file}: its directory is not there; make it first")
-        try:
-            self._fd: int | None = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
-        except OSError as error:
-            raise StoreAccessError(f"{self._path}: {error.strerror}; name a file that can be written") from None
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            is_taken = os.fstat(self._fd).st_nlink == 0  # its owner has just removed it, and ends
-        except BlockingIOError:
-            is_taken = True
-        if is_taken:
-            os.close(self._fd)
-            raise UsageError(f"{file}: another broker keeps its offsets there; name another file")
-
-    def release(self) -> None:
-        fd, self._fd = self._fd, None
-        if fd is not None:
-            with suppress(OSError):
-                os.unlink(self._path)
-            os.close(fd)
 
 
 def encode(offsets: dict[tuple[str, str], dict[int, int]]) -> bytes:

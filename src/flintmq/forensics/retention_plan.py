@@ -22,7 +22,7 @@ from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.consumequeue.reader import UnitQueue
 from flintmq.store.dispatch.dispatcher import DispatchRules
 from flintmq.store.index import reader
-from flintmq.store.layout import config_reader, deleted_topics, directories
+from flintmq.store.layout import config_reader, directories
 from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.layout.store_config import batch_topics
 from flintmq.store.read.log_map import LogMap
@@ -191,8 +191,7 @@ def _without_files(lookup: QueueLookup, begin: int, known: Known) -> dict[QueueN
     snapshot, gone = lookup.snapshot, known.gone
     if gone is None or (gone.begin, gone.end) != (snapshot.log.min_offset, begin):
         batches = batch_topics(snapshot.root, snapshot.effects, snapshot.broker)
-        deletions = deleted_topics.read(snapshot.root, snapshot.effects)
-        rules = DispatchRules.of(snapshot.config, batches, deletions=deletions)
+        rules = DispatchRules.of(snapshot.config, batches, deletions=snapshot.deletions)
         gone = known.gone = LogMap(snapshot.log.min_offset, rules)
         gone.extend(snapshot.log, begin)
     names = set(gone.names()) - lookup.file_names()

@@ -562,6 +562,7 @@ class MessageStore(Putter, TopicsAndGroups):
         start: str = "earliest",
         idle_ms: int | None = None,
         retries: bool = False,
+        broadcast: str | os.PathLike[str] | None = None,
     ) -> Consumer:
         """Make a consumer of a topic; its group's offsets are kept as a broker keeps them.
 
@@ -574,12 +575,18 @@ class MessageStore(Putter, TopicsAndGroups):
             idle_ms: the iteration ends when no message came for this long; None: it waits for ever.
             retries: read the group's retries as well, whatever their tags are, and let `retry` be called; the same for
                 all consumers of the group. Queue -1 is queue 0 of the retries.
+            broadcast: a file in which this consumer keeps offsets of its own, so that it gets every message, whatever
+                others of its group get. One consumer has it at a time, until it is closed; without the file it begins
+                as `start` says.
 
         Raises:
             TypeError: an argument of another type.
             UsageError: an illegal name; a queue of another consumer of the group; other tags or topics than theirs;
-                retries of a topic that holds messages of others, or beside `queues`; the store is closed, or its
-                dispatch is left to another process.
+                retries of a topic that holds messages of others, beside `queues` or `broadcast`; a file that another
+                consumer has, or that is of another group or topic; the store is closed, or its dispatch is left to
+                another process.
+            StoreAccessError: the file of `broadcast` cannot be read or understood.
+            StoreError: that file is of another store, or of a log or topic that was replaced.
 
         Thread: any.
         """
@@ -587,7 +594,9 @@ class MessageStore(Putter, TopicsAndGroups):
         self._check_dispatched("consumer")
         arguments.texts(group=group, topic=topic)
         retried = self._source(retry_topic(group)) if retries else None
-        return new_consumer(self._groups, self._source(topic), group, topic, queues, tags, start, idle_ms, retried)
+        return new_consumer(
+            self._groups, self._source(topic), group, topic, queues, tags, start, idle_ms, retried, broadcast
+        )
 
     def _source(self, topic: str) -> StoreSource:
         parts = self._parts

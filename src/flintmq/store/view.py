@@ -420,21 +420,24 @@ class StoreView(Tabular):
         tags: str | None = None,
         start: str = "earliest",
         idle_ms: int | None = None,
+        broadcast: str | os.PathLike[str] | None = None,
     ) -> Consumer:
-        """Make a consumer that cannot commit; it begins at the group's offsets.
+        """Make a consumer that begins at the group's offsets, and cannot commit unless it is a broadcast one.
 
         See MessageStore.consumer. It gets all queues, even those consumed in the process that writes; the view is
-        refreshed while it polls.
+        refreshed while it polls. With `broadcast` it commits to that file.
 
         Raises:
             TypeError: an argument of another type.
-            UsageError: as for MessageStore.consumer; and by `commit`.
+            UsageError, StoreAccessError, StoreError: as for MessageStore.consumer; UsageError also by `commit`.
         """
         from flintmq.store.consumer.consumer import new_consumer  # loads the engine only if needed
         from flintmq.store.consumer.group import ConsumerGroups
         from flintmq.store.view_source import ViewSource
 
-        return new_consumer(ConsumerGroups(), ViewSource(topic, self), group, topic, queues, tags, start, idle_ms)
+        return new_consumer(
+            ConsumerGroups(), ViewSource(topic, self), group, topic, queues, tags, start, idle_ms, broadcast=broadcast
+        )
 
     # -- many messages ----------------------------------------------------------------------------------------------
 

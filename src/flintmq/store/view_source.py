@@ -121,6 +121,12 @@ class ViewSource:
     def save(self) -> None:
         """Do nothing: no offset is ever noted."""
 
+    def flush(self) -> None:
+        """Do nothing: who writes the log makes it durable."""
+
+    def close(self) -> None:
+        """Do nothing: what it uses is the view's."""
+
     def give_back(self, group: str, message: StoredMessage, level: int) -> bool:
         raise UsageError(self._read_only(f"group {group[:100]!a} cannot give messages back"))
 

@@ -202,6 +202,12 @@ DEFECTS: Final[dict[str, Code]] = {
         "delete the file",
         _RECOVER,
     ),
+    "deleted-bad": Code(
+        "FlintMQ's own note of deleted topics cannot be understood.",
+        "FlintMQ writes the store no more; what readers show may include messages of deleted topics",
+        "bring it back from a backup, or move it out of the store: then such messages may be in queues again",
+        _MOVE,
+    ),
     "config-bad": Code(
         "A configuration file is not what RocketMQ writes: no JSON of its dialect, or values of the wrong kind.",
         "RocketMQ falls back to the `.bak` file, else starts without these settings",

@@ -68,7 +68,7 @@ class QueueSet:
         }
         self.topics_on_disk = {kind: {name.topic for name in names} for kind, names in self.on_disk.items()}
         batches = batch_topics(root, disk.effects, broker, self.on_disk[directories.BATCH_QUEUES])
-        deletions = deleted_topics.read(root, disk.effects)
+        deletions = deleted_topics.readable(root, disk.effects)[0]
         self.rules = DispatchRules.of(config, batches, deletions=deletions)  # as far as the store shows
         # If the keys do not say it, only their directories show that a broker had light queues.
         if any(topic.startswith(LMQ_PREFIX) for topic in self.topics_on_disk[directories.QUEUES]):

@@ -30,6 +30,7 @@ from flintmq.forensics.verify.queue_files import Disk
 from flintmq.forensics.verify.small_files import (
     check_checkpoint,
     check_config,
+    check_deleted,
     check_mark,
     check_offsets,
     check_root,
@@ -194,6 +195,7 @@ class VerifyRun:
             latest = max(latest, youngest(self.log, times))
         check_checkpoint(self.root, known, found.log_end, latest, self.findings)
         check_mark(self.root, self.findings, self.effects)
+        check_deleted(self.root, self.findings, self.effects)
         check_config(self.root, self.findings, self.effects)
         if not self.facts.live:
             # Without any queue files (a copy of the log and config/ alone) the ends of the queues are unknown.

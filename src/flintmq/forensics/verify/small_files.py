@@ -16,7 +16,7 @@ from flintmq.errors import FormatError, StoreAccessError
 from flintmq.forensics.verify.findings import Findings
 from flintmq.format import checkpoint, config_json, flintmq_mark
 from flintmq.storage.files.filesystem import Effects
-from flintmq.store.layout import config_reader, directories
+from flintmq.store.layout import config_reader, deleted_topics, directories
 from flintmq.store.layout.config_reader import TABLES, BrokerConfig, absent_text, offsets_outside
 from flintmq.store.layout.root_names import NOT_CHECKED, is_of_a_store
 from flintmq.store.layout.small_files import read_abort
@@ -79,6 +79,14 @@ def check_mark(root: str, findings: Findings, effects: Effects) -> None:
             flintmq_mark.decode(data)
     except (FormatError, StoreAccessError, OSError) as error:
         findings.defect("mark-bad", path, None, "a mark with its checksum", str(error))
+
+
+def check_deleted(root: str, findings: Findings, effects: Effects) -> None:
+    """Check FlintMQ's own note of deleted topics, if there is one."""
+    missed = deleted_topics.readable(root, effects)[1]
+    if missed:
+        path = os.path.join(root, deleted_topics.FILE_NAME)
+        findings.defect("deleted-bad", path, None, "topics, and places in the log", missed)
 
 
 def check_config(root: str, findings: Findings, effects: Effects) -> None:

@@ -11,6 +11,7 @@ yet), the segments of the lookup's map of the log replace them; one is walked wh
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import replace
 from typing import Any
 
 import numpy
@@ -55,8 +56,8 @@ class Segments:
     def _walk(self, run: QueueRun) -> dict[QueueName, Records]:
         config, lookup = self._lookup.snapshot.config, self._lookup
         batches = {name.topic for name in lookup.names() if lookup.type_of(name.topic) == BATCH_TYPE}
-        rules = DispatchRules(config.delay_ms, DispatchRules.of(config, batches).batch_topics, True, index=False)
-        dispatcher = Dispatcher(rules)
+        rules = DispatchRules.of(config, batches, deletions=lookup.snapshot.deletions)
+        dispatcher = Dispatcher(replace(rules, light_queues=True, index=False))
         parts: dict[int, list[Records]] = {}
         for piece in LogWalk(lookup.snapshot.log, begin=run.begin, end=run.end, strict=False):
             for block in dispatcher.blocks(piece):

@@ -128,7 +128,7 @@ class StreamQueues:
     def _news(self) -> set[QueueName]:
         """Return the wanted queues of the records added to the log since it was walked."""
         snapshot = self._lookup.snapshot
-        added = LogMap(self._walked, DispatchRules.of(self.options.config, frozenset()))
+        added = LogMap(self._walked, DispatchRules.of(self.options.config, deletions=snapshot.deletions))
         added.extend(snapshot.log, snapshot.end)
         self._walked = max(self._walked, snapshot.end)
         names = {name for name in added.names() if self.wants(name)}

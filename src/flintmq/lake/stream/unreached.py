@@ -5,8 +5,9 @@ truncated, would be skipped silently. The log still has its records. A task that
 options select, that is dispatched, and that has no unit is reported. For each queue two such records are checked: the
 first before the offsets that the task reads, and the first after them; this adds little to the cost of the walk.
 
-A deleted topic looks similar. It is recognized where possible: RocketMQ removes it from `config/topics.json` and
-removes all of its queues, and if it was created again, its old records are in the log before its new ones.
+A deleted topic looks similar. If FlintMQ deleted it, the store says up to where its records are in no queue. Else it is
+recognized where possible: RocketMQ removes it from `config/topics.json` and removes all of its queues, and if it was
+created again, its old records are in the log before its new ones.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from flintmq.store.commitlog.predicate import Predicate, Selector
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.commitlog.walk import Piece
 from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules
-from flintmq.store.layout import directories
+from flintmq.store.layout import deleted_topics, directories
 from flintmq.store.layout.queue_name import QueueName, is_path
 from flintmq.store.read.queue_lookup import QueueLookup
 
@@ -68,7 +69,9 @@ class Unreached:
             return
         rest: Any = numpy.setdiff1d(numpy.array(piece.positions[:count], numpy.int64), wanted, assume_unique=True)
         if self._dispatcher is None:
-            self._dispatcher = Dispatcher(DispatchRules(self._part.options.config.delay_ms, index=False))
+            deletions = deleted_topics.readable(self._part.root, self._part.log.effects)[0]
+            rules = DispatchRules(self._part.options.config.delay_ms, index=False, deletions=deletions)
+            self._dispatcher = Dispatcher(rules)
         for block in self._dispatcher.blocks(replace(piece, positions=memoryview(rest), count=len(rest))):
             units = numpy.frombuffer(block.units, numpy.uint8)
             for number, first, stop in block.queues:

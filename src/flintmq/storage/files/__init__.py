@@ -4,6 +4,7 @@ filesystem      does every call to files, clock and randomness: Effects
 store_url       resolves a path or URL to the Effects that read it
 lock            takes the store's lock as RocketMQ takes it
 dispatch_lock   locks queues and index against a second dispatcher
+file_lock       keeps others from a file that is replaced as a whole
 overlay         shows the disk with planned changes
 tree            walks a local directory tree completely, or raises
 whole_file      writes a file as a whole, durably

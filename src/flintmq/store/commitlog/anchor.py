@@ -2,7 +2,7 @@
 
 Every progress that is kept has such an anchor. It is the last record of the log before the place that a run reached,
 whether the run wanted that record or not. So a log that was cut below that place, replaced, or put back has another
-record there, or none, and nothing that came since can be passed over. One function makes anchors (`anchor_at`), one
+record there, or none, and nothing that came since can be passed over. One function makes anchors (`anchor_of`), one
 compares them (`why_lost`). Each progress, its anchor and what happens to it: docs/internals/progress.md.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from flintmq.message import StoredMessage
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.records import record_at
 
@@ -54,9 +55,11 @@ def anchor_at(log: LogFiles, physical_offset: int, end: int | None = None) -> Lo
     `end`: log offset after which no record counts; None for no bound.
     """
     found = record_at(log, physical_offset, end)
-    if found is None:
-        return None
-    return LogAnchor(found.physical_offset, found.size, found.store_timestamp, found.body_crc)
+    return None if found is None else anchor_of(found)
+
+
+def anchor_of(record: StoredMessage) -> LogAnchor:
+    return LogAnchor(record.physical_offset, record.size, record.store_timestamp, record.body_crc)
 
 
 def why_lost(log: KnownLog, anchor: LogAnchor) -> str:

@@ -26,8 +26,10 @@ from flintmq.store.commitlog.files import LogFiles, largest_record
 from flintmq.store.commitlog.log_end import LogEnd, find_end
 from flintmq.store.commitlog.records import RecordReader, last_file_begun_by, record_at
 from flintmq.store.commitlog.report import Report
+from flintmq.store.layout import deleted_topics
 from flintmq.store.layout import directories as store_directories
-from flintmq.store.layout.config_reader import BrokerConfig, read_config
+from flintmq.store.layout.config_reader import BrokerConfig, ConfigProblem, read_config
+from flintmq.store.layout.deleted_topics import Deletions
 from flintmq.store.layout.given_sizes import open_root
 
 Stamp = tuple[tuple[int, int], ...]
@@ -148,8 +150,26 @@ class Snapshot:
         begun = next((start for start in starts if record_at(self.log, start) is not None), self.log.min_offset)
         return max(begun, self.facts.mark.flushed or 0)
 
+    @property
+    def deletions(self) -> Deletions:
+        """Topics that were deleted, whose earlier records are in no queue."""
+        return self._deleted[0]
+
+    @cached_property
+    def _deleted(self) -> tuple[Deletions, str]:
+        return deleted_topics.readable(self.root, self.effects)
+
     @cached_property
     def broker(self) -> BrokerConfig:
+        """Content of config/. Its problems have flintmq.deleted, too, if that cannot be used."""
+        found, reason = self._read_broker(), self._deleted[1]
+        if not reason:
+            return found
+        file = os.path.join(self.root, deleted_topics.FILE_NAME)
+        problem = ConfigProblem(file, 0, reason, "deleted topics may show their messages again")
+        return replace(found, problems=(*found.problems, problem))
+
+    def _read_broker(self) -> BrokerConfig:
         stamp = self._broker_stamp()
         before = self._broker_before
         self._broker_before = None

@@ -6,4 +6,5 @@ retry           makes a retry or a dead letter of a message that a consumer give
 group           divides a topic's queues among the consumers of a group
 source          reads one topic for a consumer
 retried         reads a topic and its group's retries as one
+broadcast       keeps the offsets of a member that reads every message
 """

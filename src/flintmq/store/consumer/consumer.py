@@ -23,6 +23,7 @@ from flintmq.format.text import java_decode
 from flintmq.message import StoredMessage
 from flintmq.store import arguments
 from flintmq.store.consumer.async_messages import messages_of
+from flintmq.store.consumer.broadcast import BroadcastSource
 from flintmq.store.consumer.group import ConsumerGroup, ConsumerGroups, GroupMember, MessageRun
 from flintmq.store.consumer.retried import TopicWithRetries
 from flintmq.store.consumer.source import WAIT_S, TopicSource
@@ -74,6 +75,9 @@ class Consumer:
     def close(self) -> None:
         """Leave the group without a commit: messages in flight are delivered again.
 
+        A broadcast consumer first writes what `commit(wait=False)` noted, and lets another one have its file; it raises
+        what `commit` raises.
+
         May be called again, by a forked child, and by a signal handler during any call of this consumer.
         """
 
@@ -85,6 +89,7 @@ class Consumer:
             return
         with self._group.lock:
             self._group.leave(self._member)
+        self._source.close()
 
     def __repr__(self) -> str:
         return f"<flintmq.Consumer of {short(self.topic)} in group {short(self.group)}>"
@@ -336,7 +341,8 @@ class Consumer:
         Args:
             offsets: queue -> offset of the next message wanted, of this consumer's queues; None: its positions.
             wait: return once the offsets are on disk. Without, they are written with the next commit that waits, every
-                flushConsumerOffsetInterval (5 s) and when the store is closed, as RocketMQ's brokers do.
+                flushConsumerOffsetInterval (5 s) and when the store is closed, as RocketMQ's brokers do; those of a
+                broadcast consumer with the next commit that waits, and by `close`.
 
         Returns:
             The committed offsets, queue -> offset.
@@ -344,11 +350,12 @@ class Consumer:
         Raises:
             TypeError: no mapping of numbers; `wait` is neither True nor False.
             UsageError: a queue of another consumer, an offset that the queue does not have; the store is open for
-                reading only.
+                reading only, and this is no broadcast consumer.
             StoreError: the log could not be flushed, so that offsets may not be written either.
             OSError: the disk refused; the store keeps trying.
 
-        Durability: on return, with `wait`: the log first, then config/consumerOffset.json, replaced as a whole.
+        Durability: on return, with `wait`: the log first, then config/consumerOffset.json, or the file of a broadcast
+        consumer, replaced as a whole.
         """
         self._check()
         arguments.flags(wait=wait)
@@ -439,7 +446,7 @@ class Consumer:
             return self._group.position(queue_id)
 
     def committed(self, queue_id: int) -> int | None:
-        """Return the offset from which the group continues a queue after a restart, or None."""
+        """Return the offset from which the group, or member, continues a queue after a restart, or None."""
         self._check()
         return self._source.committed(self.group, arguments.number("queue_id", queue_id))
 
@@ -519,11 +526,13 @@ def new_consumer(
     start: str,
     idle_ms: int | None,
     retries: TopicSource | None = None,
+    broadcast: str | os.PathLike[str] | None = None,
 ) -> Consumer:
     """Make a consumer; its group is taken from `groups`, or added. See `MessageStore.consumer`.
 
     `retries`: the topic of its group's retries, if it reads them.
     """
+    member_file = "" if broadcast is None else os.path.abspath(os.fsdecode(broadcast))
     arguments.texts(group=group, topic=topic, start=start)
     arguments.given_text("tags", tags)
     idle_ms = arguments.given_number("idle_ms", idle_ms)
@@ -539,13 +548,21 @@ def new_consumer(
     member = GroupMember(wanted, None if "*" in names else frozenset(names))
     latest, reads = check_start(start) == "latest", frozenset([topic])
     if retries is not None:
-        _check_retries(topic, wanted)
+        _check_retries(topic, wanted, member_file)
         source, reads = TopicWithRetries(group, source, retries), frozenset([topic, retries.topic])
-    with groups.lock:
-        return Consumer(groups.of(group, source, reads), topic, member, latest, idle_ms)
+    if member_file:
+        source = BroadcastSource(group, source, member_file)
+    try:
+        with groups.lock:
+            return Consumer(groups.of(group, source, reads, member_file), topic, member, latest, idle_ms)
+    except BaseException:
+        source.close()
+        raise
 
 
-def _check_retries(topic: str, wanted: frozenset[int] | None) -> None:
+def _check_retries(topic: str, wanted: frozenset[int] | None, member_file: str) -> None:
+    if member_file:
+        raise UsageError("broadcast and retries=True: a retry would come to every member again; give one of them")
     if topic.startswith((*OF_GROUPS, LMQ_PREFIX)):
         raise UsageError(
             f"{topic[:100]!a} holds messages of other topics, to which a retry would go back; read it without retries"

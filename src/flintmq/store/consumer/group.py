@@ -223,16 +223,18 @@ class ConsumerGroups:
 
     def __init__(self) -> None:
         self.lock = Lock()
-        self._groups: dict[str, dict[str, ConsumerGroup]] = {}  # name -> topic -> group
+        self._groups: dict[tuple[str, str], dict[str, ConsumerGroup]] = {}  # name and member -> topic -> group
 
-    def of(self, name: str, source: TopicSource, reads: frozenset[str]) -> ConsumerGroup:
+    def of(self, name: str, source: TopicSource, reads: frozenset[str], member: str = "") -> ConsumerGroup:
         """Return the group of this name on the source's topic. The lock is held.
+
+        `member`: the only one of its group here, by the file of its offsets, which nobody else has at that time.
 
         Raises:
             UsageError: other consumers of the group read one of its topics in another way.
         """
-        topics = self._groups.setdefault(name, {})
-        found = topics.get(source.topic)
+        topics = self._groups.setdefault((name, member), {})
+        found = None if member else topics.get(source.topic)
         if found is None or (found.reads != reads and not found.has_members()):
             found = topics[source.topic] = ConsumerGroup(name, source, reads)
         for other in topics.values():

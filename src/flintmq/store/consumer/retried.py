@@ -47,7 +47,7 @@ class TopicWithRetries:
         self.group, self._own, self._retries = group, own, retries
         self._known: tuple[frozenset[int], frozenset[int], frozenset[int]] = (frozenset(),) * 3
         self.check, self.topics, self.arrivals, self.wait = own.check, own.topics, own.arrivals, own.wait
-        self.give_back, self.save = own.give_back, own.save
+        self.give_back, self.save, self.flush, self.close = own.give_back, own.save, own.flush, own.close
 
     def _of(self, queue: int) -> tuple[TopicSource, int]:
         return (self._own, queue) if queue >= 0 else (self._retries, number_of(queue))

@@ -94,6 +94,12 @@ class TopicSource(Protocol):
     def save(self) -> None:
         """Make the noted offsets durable."""
 
+    def flush(self) -> None:
+        """Make the log durable, where this process writes it. Raises StoreError: it cannot be flushed."""
+
+    def close(self) -> None:
+        """Let go of what belongs to this consumer alone."""
+
     def give_back(self, group: str, message: StoredMessage, level: int) -> bool:
         """Put a retry of a message, or a dead letter if the level is negative.
 
@@ -234,6 +240,13 @@ class StoreSource:
             OSError: the disk refused; the store keeps trying.
         """
         self.keeping.save_now()
+
+    def flush(self) -> None:
+        if not self.keeping.flush():
+            raise StoreError("offsets are not written: the log could not be flushed; restart the store")
+
+    def close(self) -> None:
+        """Do nothing: what it uses is the store's."""
 
     def give_back(self, group: str, message: StoredMessage, level: int) -> bool:
         """Put a retry of a message, or a dead letter, as the settings of its group say.

@@ -24,6 +24,7 @@ from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.walk import LogWalk, Piece
 from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules
 from flintmq.store.dispatch.queue_positions import places
+from flintmq.store.layout.deleted_topics import NONE, Deletions
 from flintmq.store.layout.queue_name import QueueName
 
 SEGMENT_BYTES = 4 << 20
@@ -50,7 +51,7 @@ class LogMap:
     def __init__(self, begin: int, rules: DispatchRules) -> None:
         self.begin = self.end = begin
         self._delay_ms, self._batch_topics = rules.delay_ms, set(rules.batch_topics)
-        self._deletions = rules.deletions
+        self.deletions = rules.deletions
         self.report = Report()
         self._segments = array("q")  # log offset of each segment's first record
         self._queues: dict[QueueName, array[int]] = {}  # repeated: segment, lowest offset, end of offsets
@@ -103,7 +104,7 @@ class LogMap:
 
     def _rules(self) -> DispatchRules:
         batch = frozenset(self._batch_topics)
-        return DispatchRules(self._delay_ms, batch, light_queues=True, index=False, deletions=self._deletions)
+        return DispatchRules(self._delay_ms, batch, light_queues=True, index=False, deletions=self.deletions)
 
     def _meets_batches(self, piece: Piece) -> bool:
         """Add the topics of inner batches to the batch topics; return whether any was new."""
@@ -160,7 +161,7 @@ class LogMap:
         if walked is None or walked[0] != (name, segment) or not walked[1] <= offset < walked[1] + AT_ONCE:
             end, newest = offset + AT_ONCE, dict[int, StoredMessage]()
             stop = self._segments[segment + 1] if segment + 1 < len(self._segments) else self.end
-            for message in _of_queue(log, name, self._segments[segment], stop, offset, end):
+            for message in _of_queue(log, name, self._segments[segment], stop, offset, end, self.deletions):
                 for place in places(message):
                     if (place.topic, place.queue_id) == name:
                         its = range(max(place.offset, offset), min(place.offset + place.messages, end))
@@ -169,21 +170,25 @@ class LogMap:
         return walked[2].get(offset)
 
 
-def find_between(log: LogFiles, name: QueueName, offset: int, begin: int, end: int) -> StoredMessage | None:
+def find_between(
+    log: LogFiles, name: QueueName, offset: int, begin: int, end: int, deletions: Deletions = NONE
+) -> StoredMessage | None:
     """Find the newest record in [begin, end) of a log at an offset of a queue, or None."""
     newest = None
-    for message in _of_queue(log, name, begin, end, offset, offset + 1):
+    for message in _of_queue(log, name, begin, end, offset, offset + 1, deletions):
         newest = message if is_at_queue_offset(message, name, offset) else newest
     return newest
 
 
-def find_from(log: LogFiles, name: QueueName, low: int, stop: int, begin: int, end: int) -> StoredMessage | None:
+def find_from(
+    log: LogFiles, name: QueueName, low: int, stop: int, begin: int, end: int, deletions: Deletions
+) -> StoredMessage | None:
     """Find the record with the least queue offset in [low, stop) of a queue, or None.
 
     Records in [begin, end) of the log are searched; of several at one offset the newest counts.
     """
     least, found = stop, None
-    for message in _of_queue(log, name, begin, end, low, stop):
+    for message in _of_queue(log, name, begin, end, low, stop, deletions):
         for place in places(message):
             first = max(place.offset, low)
             if (place.topic, place.queue_id) == name and first <= least and low < place.offset + place.messages:
@@ -191,9 +196,12 @@ def find_from(log: LogFiles, name: QueueName, low: int, stop: int, begin: int, e
     return found if least < stop else None
 
 
-def _of_queue(log: LogFiles, name: QueueName, begin: int, end: int, low: int, stop: int) -> Iterator[StoredMessage]:
-    """Yield records in [begin, end) of a log that may be in [low, stop) of a queue."""
+def _of_queue(
+    log: LogFiles, name: QueueName, begin: int, end: int, low: int, stop: int, deletions: Deletions
+) -> Iterator[StoredMessage]:
+    """Yield records in [begin, end) of a log that may be in [low, stop) of a queue, and were not deleted with it."""
     topic = java_encode(name.topic)
+    deleted = deletions.get(topic)
     # A topic with malformed bytes (U+FFFD) cannot be searched for by bytes.
     exact = java_decode(topic) == name.topic and "\ufffd" not in name.topic
     wanted = re.compile(re.escape(topic) if exact else b"")
@@ -202,7 +210,9 @@ def _of_queue(log: LogFiles, name: QueueName, begin: int, end: int, low: int, st
             queue_id, queue_offset = QUEUE.unpack_from(piece.data, at)
             plain = queue_id == name.queue_id and low <= queue_offset < stop
             if plain or _INNER.search(piece.data, at, at + size_at(piece.data, at)):
-                yield stored_message(piece.data, at)
+                message = stored_message(piece.data, at)
+                if deleted is None or not deleted.covers(message.physical_offset, message.store_timestamp):
+                    yield message
 
 
 def is_at_queue_offset(message: StoredMessage, name: QueueName, offset: int) -> bool:

@@ -29,7 +29,7 @@ from flintmq.store.commitlog.walk import LogWalk
 from flintmq.store.consumequeue.reader import AnyUnit, UnitQueue, batch_queue, known_plain_queue, plain_queue
 from flintmq.store.dispatch.dispatcher import DispatchRules
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX, places
-from flintmq.store.layout import deleted_topics, directories
+from flintmq.store.layout import directories
 from flintmq.store.layout.config_reader import BATCH_TYPE, SIMPLE_TYPE
 from flintmq.store.layout.queue_name import QueueName, each_queue_name, is_path, queue_names
 from flintmq.store.layout.store_config import batch_topics
@@ -142,8 +142,7 @@ class QueueLookup:
     @cached_property
     def _rules(self) -> DispatchRules:
         snapshot = self.snapshot
-        deletions = deleted_topics.read(snapshot.root, snapshot.effects)
-        return DispatchRules.of(snapshot.config, self._batch_topics, deletions=deletions)
+        return DispatchRules.of(snapshot.config, self._batch_topics, deletions=snapshot.deletions)
 
     def units(self, name: QueueName) -> UnitQueue:
         """Return the units of a queue's files; without files if it has none.
@@ -237,7 +236,7 @@ class QueueLookup:
             if message is not None and stop > offset:
                 end = message.physical_offset + message.size
                 break
-        return find_between(log, name, offset, begin, end)
+        return find_between(log, name, offset, begin, end, self.snapshot.deletions)
 
     def _stands(self, name: QueueName, unit: AnyUnit | None) -> tuple[StoredMessage | None, int, int]:
         """Return a unit's record if it belongs to the queue, and its offsets [first, stop)."""
@@ -257,7 +256,7 @@ class QueueLookup:
         if offset >= stop:
             return None
         log = self.snapshot.log
-        message = find_from(log, name, offset, stop, log.min_offset, self.snapshot.end)
+        message = find_from(log, name, offset, stop, log.min_offset, self.snapshot.end, self.snapshot.deletions)
         if message is None:
             return None
         starts = (place.offset for place in places(message) if (place.topic, place.queue_id) == name)
@@ -533,7 +532,7 @@ class QueueLookup:
     def _before_files(self, name: QueueName, first: int, stop: int) -> int:
         """Return the least offset below `first` of a record before log offset `stop`; else `first`."""
         log = self.snapshot.log
-        message = find_from(log, name, 0, first, log.min_offset, stop)
+        message = find_from(log, name, 0, first, log.min_offset, stop, self.snapshot.deletions)
         found = places(message) if message is not None else ()
         return min((place.offset for place in found if (place.topic, place.queue_id) == name), default=first)
 
@@ -606,7 +605,8 @@ class QueueLookup:
     def _map(self) -> LogMap:
         begin, end = self.dispatched_end(), self.snapshot.end
         before, self._map_before = self._map_before, None
-        if before is not None and before.begin == begin and before.end <= end:
+        is_same = before is not None and before.deletions == self._rules.deletions
+        if before is not None and is_same and before.begin == begin and before.end <= end:
             found = before.copy()
         else:
             found = LogMap(begin, self._rules)
