@@ -104,6 +104,20 @@ def test_every_bit_of_our_own_mark(broker: tuple[Golden, Path]):
         flip(root / "flintmq.mark", at, 1 << at % 8)
 
 
+def test_our_own_note_of_deleted_topics(broker: tuple[Golden, Path]):
+    store, root = broker
+    note = root / "flintmq.deleted"
+    note.write_bytes(b'{"format": 1, "topics": [["Gone", 10, 20, true]]}')
+    check(root, store, notes=())
+    for text in (b"", b"{", b"[]", b'{"format": 1, "topics": [["Gone", "x", 20, true]]}'):
+        note.write_bytes(text)
+        [defect] = check(root, store, defects={"deleted-bad"}).defects
+        assert defect.file == str(note) and "it cannot be understood (" in defect.found
+    note.unlink()
+    note.mkdir()
+    check(root, store, defects={"deleted-bad"})
+
+
 @pytest.mark.parametrize(
     "text",
     [b"", b"{", b'{"topicConfigTable":[]}', b'{"topicConfigTable":{"A":5}}', b"{}", b"[]", b"\xff\xff", b'{"a":1}x'],

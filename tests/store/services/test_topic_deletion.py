@@ -12,7 +12,14 @@ import pytest
 
 import flintmq
 from flintmq import GetMessageStatus, Message, MessageStore, TopicSettings
-from flintmq.errors import MessageNotFoundError, StoreError, UnknownTopicError, UsageError
+from flintmq.errors import (
+    CorruptStoreError,
+    MessageNotFoundError,
+    StoreError,
+    UnknownTopicError,
+    UnsupportedFormatError,
+    UsageError,
+)
 from flintmq.forensics.rebuild import rebuild
 from flintmq.store.layout import deleted_topics
 from flintmq.store.layout.config_reader import read_config
@@ -149,13 +156,48 @@ def test_the_note_goes_once_the_log_begins_after_it_and_is_cut_with_the_log(tmp_
     assert deletion.covers(499, 1) and not deletion.covers(500, 1) and not deletion.covers(499, 2)
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b"{", b'{"format":1,"topics":[[1,2,3,true]]}', b'{"format":1}'])
-def test_a_malformed_note_says_nothing(tmp_path, data):
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "cut off"),
+        (b"{", "cut off"),
+        (b"[]", "no JSON object"),
+        (b'{"format":1,"topics":[[1,2,3,true]]}', "a row has members of another type"),
+        (b'{"format":1}', "KeyError"),
+    ],
+)
+def test_a_malformed_note_is_refused_by_who_makes_units_and_said_by_who_reads(tmp_path, caplog, data, reason):
+    root = tmp_path / "store"
+    with open_small(root) as store:
+        put_dispatched(store, 2)
+    note = root / "flintmq.deleted"
+    note.write_bytes(data)
+    for makes_units in (open_small, lambda root: rebuild(str(root), str(tmp_path / "out"))):
+        with pytest.raises(CorruptStoreError) as refused:
+            makes_units(root)
+        assert str(refused.value) == (
+            f"{note}, position 0: it cannot be understood ({reason}); bring it back from a backup, or move it away: then "
+            "deleted topics may get their messages back"
+        )
+    assert note.read_bytes() == data and not (tmp_path / "out").exists()
+    with flintmq.open_store(root, set=KEYS) as view:
+        assert view.get("T", 0, 1).body[:6] == b"000001" and list(view.broker.topics) == ["T"]
+    assert f"{note}, position 0: it cannot be understood ({reason}); deleted topics may show their" in caplog.text
+    found = flintmq.verify(str(root))
+    assert found.defect_counts == {"deleted-bad": 1} and found.defects[0].file == str(note)
+    note.unlink()
+    with open_small(root) as store:
+        assert bodies(store) == numbered(0, 2)
+
+
+def test_a_note_of_a_newer_version_is_refused_by_all(tmp_path):
     with open_small(tmp_path) as store:
         put_dispatched(store, 2)
-    (tmp_path / "flintmq.deleted").write_bytes(data)
-    with open_small(tmp_path) as store:
-        assert bodies(store) == numbered(0, 2)
+    (tmp_path / "flintmq.deleted").write_bytes(b'{"format":2,"topics":[]}')
+    with pytest.raises(UnsupportedFormatError, match="format 2 is not known here"):
+        open_small(tmp_path)
+    with flintmq.open_store(tmp_path, set=KEYS) as view, pytest.raises(UnsupportedFormatError):
+        view.bounds("T", 0)
 
 
 # -- who is amid it ------------------------------------------------------------------------------------------------
