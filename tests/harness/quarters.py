@@ -29,6 +29,7 @@ FOLDERS = {
     "tests/robustness/torture_spark/": "lake",
     "tests/spark/": "lake",
     "docs/guide/broker.md": "live",
+    "docs/guide/processes.md": "live",
     "docs/operations/broker.md": "live",
     "docs/operations/follow.md": "live",
     "docs/operations/metrics.md": "live",

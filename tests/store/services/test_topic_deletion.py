@@ -176,8 +176,8 @@ def test_a_malformed_note_is_refused_by_who_makes_units_and_said_by_who_reads(tm
         with pytest.raises(CorruptStoreError) as refused:
             makes_units(root)
         assert str(refused.value) == (
-            f"{note}, position 0: it cannot be understood ({reason}); bring it back from a backup, or move it away: then "
-            "deleted topics may get their messages back"
+            f"{note}, position 0: it cannot be understood ({reason}); bring it back from a backup, or move it away: "
+            "then deleted topics may get their messages back"
         )
     assert note.read_bytes() == data and not (tmp_path / "out").exists()
     with flintmq.open_store(root, set=KEYS) as view:
