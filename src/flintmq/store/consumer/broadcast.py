@@ -107,9 +107,9 @@ class BroadcastSource:
         return None if found is None else found.offset
 
     def note(self, group: str, offsets: Mapping[int, int]) -> None:
-        self._kept = self._kept | {
-            queue: MemberOffset(offset, self._before(queue, offset)) for queue, offset in offsets.items()
-        }
+        if offsets:
+            noted = {queue: MemberOffset(offset, self._before(queue, offset)) for queue, offset in offsets.items()}
+            self._kept = self._kept | noted
 
     def save(self) -> None:
         """Write the noted offsets.
