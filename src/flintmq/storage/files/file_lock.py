@@ -1,4 +1,4 @@
-"""Keeps other processes, and other users in this one, from a file that is replaced as a whole."""
+"""Keeps others, of this process too, from a file that is replaced as a whole."""
 
 from __future__ import annotations
 
