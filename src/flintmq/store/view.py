@@ -422,7 +422,7 @@ class StoreView(Tabular):
         idle_ms: int | None = None,
         broadcast: str | os.PathLike[str] | None = None,
     ) -> Consumer:
-        """Make a consumer that begins at the group's offsets, and cannot commit unless it is a broadcast one.
+        """Make a consumer that begins at the group's offsets, and commits none of them.
 
         See MessageStore.consumer. It gets all queues, even those consumed in the process that writes; the view is
         refreshed while it polls. With `broadcast` it commits to that file.

@@ -1,6 +1,6 @@
-"""Offsets of one member of a broadcast, of which each member gets every message: in a file of the member's own.
+"""Keeps the offsets of one member of a broadcast in a file of its own.
 
-The group's offsets in the store could not tell its members apart. Stock clients keep theirs, too, below
+Each member gets every message, and the group's offsets in the store could not tell its members apart. Stock clients keep theirs, too, below
 `~/.rocketmq_offsets/CLIENT/GROUP/offsets.json`, where CLIENT is made of the machine's address: a member that moves to
 another machine or container begins anew, and two processes of one machine overwrite each other's file. So here the user
 names the file, which says who the member is. One consumer has it at a time.
@@ -33,7 +33,7 @@ ANEW: Final = "or name a new file, with which the member begins as `start` says"
 
 
 class MemberOffset(NamedTuple):
-    """The offset that a member wants next, and the record before it; None: there was none to be read."""
+    """The offset that a member wants next, and the record before it; None: none could be read."""
 
     offset: int
     before: LogAnchor | None
@@ -95,7 +95,7 @@ class BroadcastSource:
                         "store cannot be checked there", self.path, unsure[:20], self.root)  # fmt: skip
 
     def _before(self, queue: int, offset: int) -> LogAnchor | None:
-        """Return the record before an offset; None if the queue does not have it, or it cannot be read."""
+        """Return the record before an offset; None if there is none that can be read."""
         low, high = self.bounds(queue)
         if not low < offset <= high:
             return None

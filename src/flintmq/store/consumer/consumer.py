@@ -446,7 +446,7 @@ class Consumer:
             return self._group.position(queue_id)
 
     def committed(self, queue_id: int) -> int | None:
-        """Return the offset from which the group, or member, continues a queue after a restart, or None."""
+        """Return the offset from which a queue is continued after a restart, or None."""
         self._check()
         return self._source.committed(self.group, arguments.number("queue_id", queue_id))
 

@@ -95,7 +95,10 @@ class TopicSource(Protocol):
         """Make the noted offsets durable."""
 
     def flush(self) -> None:
-        """Make the log durable, where this process writes it. Raises StoreError: it cannot be flushed."""
+        """Make the log durable if this process writes it.
+
+        Raises StoreError: it cannot be flushed.
+        """
 
     def close(self) -> None:
         """Let go of what belongs to this consumer alone."""

@@ -199,7 +199,10 @@ def find_from(
 def _of_queue(
     log: LogFiles, name: QueueName, begin: int, end: int, low: int, stop: int, deletions: Deletions
 ) -> Iterator[StoredMessage]:
-    """Yield records in [begin, end) of a log that may be in [low, stop) of a queue, and were not deleted with it."""
+    """Yield records in [begin, end) of a log that may be in [low, stop) of a queue.
+
+    Those that were deleted with its topic are not.
+    """
     topic = java_encode(name.topic)
     deleted = deletions.get(topic)
     # A topic with malformed bytes (U+FFFD) cannot be searched for by bytes.
