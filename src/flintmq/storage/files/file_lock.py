@@ -12,7 +12,8 @@ from flintmq.errors import StoreAccessError, UsageError
 class FileLock:
     """The right to write a file, until `release`.
 
-    A second writer would overwrite what the first one keeps. It is a lock (flock) on a file beside it, because the file itself is replaced each time.
+    A second writer would overwrite what the first one keeps. It is a lock (flock) on a file beside it, because the file
+    itself is replaced each time.
 
     Raises (when it is made):
         UsageError: another `owner` has it, or its directory is not there.

@@ -1,9 +1,9 @@
 """Keeps the offsets of one member of a broadcast in a file of its own.
 
-Each member gets every message, and the group's offsets in the store could not tell its members apart. Stock clients keep theirs, too, below
-`~/.rocketmq_offsets/CLIENT/GROUP/offsets.json`, where CLIENT is made of the machine's address: a member that moves to
-another machine or container begins anew, and two processes of one machine overwrite each other's file. So here the user
-names the file, which says who the member is. One consumer has it at a time.
+Each member gets every message, and the offsets of its group in the store could not tell members apart. Stock clients
+keep theirs, too, below `~/.rocketmq_offsets/CLIENT/GROUP/offsets.json`, where CLIENT is made of the address of the
+machine: a member that moves to another machine or container begins anew, and two processes of one machine overwrite
+the same file. So here the user names the file, which says who the member is. One consumer has it at a time.
 
 Stock clients' files are not read: they name queues by brokers, and neither the group nor the messages that were read.
 Ours says group and topic, and for each queue the offset and the record before it. What does not fit is refused: a file
