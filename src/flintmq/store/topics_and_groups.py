@@ -210,8 +210,9 @@ class TopicsAndGroups:
         Thread: any. Durability: written every flushConsumerOffsetInterval (5 s) and by `close`.
         """
         self._parts.state.check()
-        arguments.texts(group=group, topic=topic)
-        queue_id, offset = arguments.numbers(queue_id=queue_id, offset=offset)
+        if not type(group) is type(topic) is str or not type(queue_id) is type(offset) is int:
+            arguments.texts(group=group, topic=topic)
+            queue_id, offset = arguments.numbers(queue_id=queue_id, offset=offset)
         self._check_disk()
         self._parts.housekeeping.offsets.commit(group, topic, queue_id, offset)
 

@@ -50,6 +50,36 @@ def test_a_group_is_made_by_its_first_offset(tmp_path):
     assert not groups.file.changed and found.get("g", "t", 0) == 6
 
 
+def test_a_place_that_is_known_is_found_again_after_each_change(tmp_path):
+    """A commit remembers where an offset is kept, and must not write where it was kept before."""
+    groups = groups_of(tmp_path)
+    found = offsets(tmp_path, groups)
+
+    def table():
+        data = found.file.encode()
+        return config_json.parse(data) if data is not None else {}
+
+    for offset in (1, 2, 3):
+        found.commit("g", "t", 0, offset)
+        assert table()["offsetTable"] == {"t@g": {0: offset}}
+    found.remove(topic="t")
+    assert found.get("g", "t", 0) is None
+    found.commit("g", "t", 0, 4)
+    assert table()["offsetTable"] == {"t@g": {0: 4}} and table()["groupTopicMap"] == {"g": ["t"]}
+    groups.remove("g")
+    found.commit("g", "t", 0, 5)
+    assert groups.settings("g") is not None, "a group that was removed is made again"
+    found.remove(group="g")
+    found.commit("g", "t", 0, 6)
+    assert table()["offsetTable"] == {"t@g": {0: 6}} and table()["groupTopicMap"] == {"g": ["t"]}
+    found.file.replace({"offsetTable": {"t@g": {0: 9}}})
+    assert found.get("g", "t", 0) == 9
+    found.commit("g", "t", 0, 10)
+    assert found.get("g", "t", 0) == 10 and table()["offsetTable"] == {"t@g": {0: 10}}
+    with pytest.raises(UsageError):
+        found.commit("g", "t", 0, -1)
+
+
 def test_light_groups_have_their_own_table(tmp_path):
     found = offsets(tmp_path)
     found.commit("%LMQ%g", "%LMQ%g", 0, 3)

@@ -13,4 +13,5 @@ followed       is the file of a store that is a copy of a master's log
 following      is the file in which a follower notes how far it is
 config_reader  reads the files of config/ that a broker keeps
 config_writer  replaces the files of config/ as a whole
+kept_members   keeps members of a table of config/ as objects
 """

@@ -20,6 +20,7 @@ from flintmq.storage.files.filesystem import Effects
 from flintmq.store.layout import config_reader
 from flintmq.store.layout.config_reader import numbers_of
 from flintmq.store.layout.config_writer import ConfigFile, save
+from flintmq.store.layout.kept_members import KEPT_MAX
 
 log = logging.getLogger("flintmq.recovery")
 
@@ -35,6 +36,8 @@ class ConsumerOffsets:
     def __init__(self, file: ConfigFile, know_group: Callable[[str], None]) -> None:
         self.file, self._know_group = file, know_group  # the latter is called with the group of each commit
         self.followed = False  # another broker keeps the offsets; commits are refused
+        # Where the offset of a group's queue is kept, with its key: as of the file's last change of another kind.
+        self._kept: tuple[int, dict[tuple[str, str, int], tuple[JsonObject, str]]] = -1, {}
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
         key = f"{topic}@{group}"
@@ -49,12 +52,20 @@ class ConsumerOffsets:
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         if self.followed:
             raise UsageError(f"group {group[:100]!a}: this store follows a broker; commit offsets there")
-        check_names(group, topic)
+        place = group, topic, queue_id
+        at, kept = self._kept
+        known = kept.get(place)
+        if known is None:
+            check_names(group, topic)
         if not (0 <= queue_id < 1 << 31 and 0 <= offset < 1 << 63):
             raise UsageError(f"{topic}/{queue_id}: offset {offset}: queue ids are 0 to 2^31 - 1, offsets 0 to 2^63 - 1")
         self._know_group(group)
-        key = f"{topic}@{group}"
         with self.file.lock:
+            if known is not None and at == self.file.changes:  # so it is with each pull of a broker's consumers
+                self.file.mark_changed(OFFSETS, known[1])
+                known[0][queue_id] = offset
+                return
+            key = f"{topic}@{group}"
             if group.startswith(_LIGHT):
                 self.file.mark_changed(LIGHT_OFFSETS, key)
                 self.file.table(LIGHT_OFFSETS)[key] = offset
@@ -67,6 +78,10 @@ class ConsumerOffsets:
                 queues.pop(str(queue_id), None)
                 queues[queue_id] = offset
                 self._note_topic(group, topic)
+                if at != self.file.changes or len(kept) >= KEPT_MAX:
+                    kept = {}
+                    self._kept = self.file.changes, kept
+                kept[place] = queues, key
 
     def _note_topic(self, group: str, topic: str) -> None:
         table = self.file.table(_TOPICS_OF)

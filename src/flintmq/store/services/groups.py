@@ -17,6 +17,7 @@ from flintmq.format.config_json import JsonObject
 from flintmq.format.text import has_lone_surrogate
 from flintmq.store import arguments
 from flintmq.store.layout.config_writer import ConfigFile
+from flintmq.store.layout.kept_members import KeptMembers
 
 TABLE = "subscriptionGroupTable"
 FORBIDDEN = "forbiddenTable"
@@ -124,11 +125,11 @@ class Groups:
 
     def __init__(self, file: ConfigFile) -> None:
         self.file = file
+        self._members = KeptMembers(file, TABLE, lambda _, found: GroupSettings.of(found))
 
     def settings(self, group: str) -> GroupSettings | None:
-        with self.file.lock:
-            found = self.file.table(TABLE).get(group)
-            return GroupSettings.of(found) if isinstance(found, dict) else None
+        """Return the settings of a group, which a broker asks for with each pull."""
+        return self._members.get(group)
 
     def all_settings(self) -> dict[str, GroupSettings]:
         with self.file.lock:
@@ -140,6 +141,8 @@ class Groups:
 
     def know(self, group: str) -> None:
         """Make a group with the default settings, unless it is there."""
+        if self._members.get(group) is not None:
+            return
         with self.file.lock:
             table = self.file.table(TABLE)
             if not isinstance(table.get(group), dict):

@@ -22,6 +22,7 @@ from flintmq.store.append.checks import topic_status
 from flintmq.store.layout import config_reader
 from flintmq.store.layout.config_reader import BATCH_TYPE
 from flintmq.store.layout.config_writer import ConfigFile
+from flintmq.store.layout.kept_members import KeptMembers
 from flintmq.store.layout.queue_name import refuse_other_encoding
 from flintmq.store.services.groups import check_attributes
 
@@ -30,7 +31,6 @@ log = logging.getLogger("flintmq.topics")
 TABLE = "topicConfigTable"
 READ_WRITE = 6
 MOST_PERM = 7
-READ_MAX = 10_000  # topics whose settings are kept as objects
 MOST_QUEUES = 1024  # a larger queue id does not widen its topic: RocketMQ's clients make an object of each queue
 _LIGHT = "%LMQ%"  # light queues are no topics
 _ONE_QUEUE = (*OF_GROUPS, "RMQ_SYS_", "rmq_sys_")
@@ -109,7 +109,7 @@ class Topics:
 
     def __init__(self, file: ConfigFile, queues: int, levels: int) -> None:
         self.file, self.queues, self.levels = file, queues, levels
-        self._read: tuple[int, dict[str, TopicSettings | None]] = -1, {}  # changes of the file, settings as of then
+        self._members = KeptMembers(file, TABLE, TopicSettings.of)
 
     def queue_count(self, topic: str) -> int | None:
         with self.file.lock:
@@ -122,16 +122,7 @@ class Topics:
 
     def settings(self, topic: str) -> TopicSettings | None:
         """Return the settings of a topic, which a broker asks for with each message."""
-        at, read = self._read
-        if at == self.file.changes and topic in read:
-            return read[topic]
-        with self.file.lock:
-            if at != self.file.changes or len(read) >= READ_MAX:
-                read = {}
-                self._read = self.file.changes, read
-            found = self.file.table(TABLE).get(topic)
-            read[topic] = TopicSettings.of(topic, found) if isinstance(found, dict) else None
-            return read[topic]
+        return self._members.get(topic)
 
     def all_settings(self) -> dict[str, TopicSettings]:
         with self.file.lock:
