@@ -37,8 +37,19 @@ from flintmq.kernels.read import (
 )
 from flintmq.kernels.read import gather as gather_kernel
 from flintmq.kernels.write import append_columns as columns_kernel
-from flintmq.kernels.write import encode, encode_one, fast_append, fast_get, index_insert, send_frame, unique_keys
+from flintmq.kernels.write import (
+    encode,
+    encode_one,
+    fast_append,
+    fast_get,
+    index_insert,
+    pull_frame,
+    send_frame,
+    unique_keys,
+)
 from flintmq.message import GetResult, Message, PutMessageStatus, PutResult, RawResult, StoredMessage
+from flintmq.remoting.frames import JSON, ROCKETMQ, RemotingFrame, encode_frame
+from flintmq.remoting.pulls import FIELDS
 from tests.robustness.hostile.records import LOG, record_starts
 
 PREFIX = b"0A1B2C3D4E5F60718293"
@@ -48,6 +59,12 @@ HEADER = (
     b'"flag":0,"language":"JAVA","opaque":7,"serializeTypeCurrentRPC":"JSON","version":513}'
 )
 SEND = struct.pack(">II", 4 + len(HEADER) + 9, len(HEADER)) + HEADER + b"some body"
+ASKED = {
+    "consumerGroup": "group", "topic": "topic", "queueId": "1", "queueOffset": "7", "maxMsgNums": "32", "sysFlag": "7",
+    "commitOffset": "5", "suspendTimeoutMillis": "15000", "subscription": "a || b", "subVersion": "1700000000000",
+    "expressionType": "TAG", "bname": "broker-a",
+}  # fmt: skip
+PULLS = [encode_frame(RemotingFrame(11, 7, fields=ASKED, language="JAVA"), kind) for kind in (JSON, ROCKETMQ)]
 _PAGE = mmap.PAGESIZE
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
@@ -475,6 +492,24 @@ class Tries:
             frame = frame[:at] + piece + frame[at + len(piece) :]
         data = self.region.holding(frame, chance.random() < 0.8)
         send_frame.read(data, number(chance, 0), "1.2.3.4:5")
+
+    def pull_frame(self) -> None:
+        chance = self.chance
+        pull = chance.choice(PULLS)
+        frame = pull if chance.random() < 0.2 else mutate(pull, chance)
+        for _ in range(chance.randrange(3)):  # another length, a quote, an end where none was
+            at = chance.randrange(8, len(pull))
+            piece = chance.choice((b"\0\0\0\x14", b"\0\x05", b"\\", b'"', b"}", b"topic", b"9" * 30))
+            frame = frame[:at] + piece + frame[at + len(piece) :]
+        data = self.region.holding(frame, chance.random() < 0.8)
+        pull_frame.read(data, number(chance, 0), tuple(FIELDS.values())[: chance.choice((12, 12, 12, 3))])
+
+    def pull_answer(self) -> None:
+        chance = self.chance
+        pieces = tuple(bytes(chance.randrange(200)) for _ in range(chance.choice((4, 5, 5, 5))))
+        opaque, following, low, high = (chance.choice(EXTREMES) for _ in range(4))
+        data = bytes(chance.randrange(300))
+        pull_frame.answer(pieces, opaque, following, low, high, data, number(chance, 0))
 
     def send_answer(self) -> None:
         chance = self.chance

@@ -14,6 +14,8 @@ from flintmq.remoting.frames import RemotingFrame, decode_frame, frame_size
 
 KEYS = {"mappedFileSizeConsumeQueue": 2000}  # 100 units: an answer ends where a file of units does
 LIMIT_S = 10.0  # nothing here takes so long
+PLAIN, LOOSE = (",", ":"), (", ", ": ")  # the first as Java's client writes requests, which kernels read
+SEPARATORS = PLAIN
 
 
 def request(
@@ -24,7 +26,7 @@ def request(
     head |= {"serializeTypeCurrentRPC": "JSON"}
     if fields:
         head["extFields"] = {name: str(value) for name, value in fields.items()}
-    text = json.dumps(head).encode()
+    text = json.dumps(head, separators=SEPARATORS, ensure_ascii=False).encode()
     return struct.pack(">II", 4 + len(text) + len(body), len(text)) + text + body
 
 

@@ -10,7 +10,7 @@ import pytest
 from flintmq.broker import Broker, clients
 from flintmq.broker.clients import Clients
 from flintmq.broker.requests import Request
-from flintmq.remoting.frames import RemotingFrame
+from flintmq.remoting.frames import RemotingFrame, decode_frame
 from tests.broker.talk import Line, heartbeat
 from tests.support.own_time import own_time
 from tests.support.threads import within
@@ -108,7 +108,7 @@ def test_one_client_id_by_two_connections(broker: Broker, line: Connected):
 class FakePeer:
     """A connection that keeps what is sent."""
 
-    address, local_host, is_closed = "here:1", "here", False
+    address, local_host, is_closed, is_writable = "here:1", "here", False, True
 
     def __init__(self) -> None:
         self.turns = asyncio.Semaphore()
@@ -119,6 +119,9 @@ class FakePeer:
 
     def send(self, frame: RemotingFrame) -> None:
         self.sent.append(frame)
+
+    def send_encoded(self, head: bytes, body: bytes = b"") -> None:
+        self.sent.append(decode_frame(head + body))
 
 
 def test_silence_takes_a_member_out(monkeypatch: pytest.MonkeyPatch):

@@ -14,7 +14,7 @@ from flintmq.broker import Broker
 from flintmq.format.text import java_hash
 from flintmq.message import Message
 from flintmq.remoting.frames import RemotingFrame
-from tests.broker.talk import KEYS, Line, heartbeat, pull, records
+from tests.broker.talk import KEYS, LOOSE, PLAIN, Line, heartbeat, pull, records
 from tests.support.engine import log_bytes, log_files, message, open_small, put_dispatched, stored, units
 from tests.support.threads import within
 
@@ -23,6 +23,12 @@ Connected = Callable[[Broker], Line]
 PULL, LITE, HEARTBEAT = 11, 361, 34
 FOUND, NOT_FOUND, AGAIN, MOVED = 0, 19, 20, 21
 HOLD = {"sysFlag": 4 | 2, "suspendTimeoutMillis": 8000}  # longer than any test waits
+
+
+@pytest.fixture(autouse=True, params=[PLAIN, LOOSE], ids=["plain", "loose"])
+def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests that kernels read, and that they leave to the general codec."""
+    monkeypatch.setattr("tests.broker.talk.SEPARATORS", request.param)
 
 
 def place(answer: RemotingFrame) -> tuple[int, int, int]:

@@ -196,6 +196,13 @@ IN_TEXTS = {
     ("json_line", "to[used + 1]"),
     ("json_line", "to[used + 2]"),
     ("json_line", "to[used + 3]"),
+    ("pull_frame", "p[at + 4]"),  # of a frame
+    ("pull_frame", "u32be(p, at + 4"),
+    ("pull_frame", "i32be(p, at + 5"),
+    ("pull_frame", "i32be(p, at + 9"),
+    ("pull_frame", "i32be(p, at + 13"),
+    ("pull_frame", "put32be(to, 0"),
+    ("pull_frame", "put32be(to, 4"),
     ("record_parts", "u32be(p, name + 4"),
     ("record_parts", "p[at + 1]"),  # of a character
     ("record_parts", "p[at + 4]"),  # the magic's bytes, which are compared one by one

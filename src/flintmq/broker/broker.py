@@ -24,7 +24,7 @@ from flintmq.broker.lookup import Lookup
 from flintmq.broker.name_servers import NameServers
 from flintmq.broker.offsets import SAVE_S, KeptOffsets
 from flintmq.broker.pull import Pulls
-from flintmq.broker.requests import Around, Requests
+from flintmq.broker.requests import Around, PlainTaker, Requests
 from flintmq.broker.routes import EVERY_ADDRESS, Routes
 from flintmq.broker.send import Sends
 from flintmq.broker.served import Offsets, Served
@@ -132,7 +132,7 @@ class Broker:
     SYNC_FLUSH on disk. Read-only: nothing is written but `offsets`, each 5 s and at the end.
     """
 
-    around: Around | None = None  # set before the start by `testing`; then no send takes the compiled way past it
+    around: Around | None = None  # set before the start by `testing`; then no request takes a compiled way past it
 
     def __init__(
         self,
@@ -322,7 +322,7 @@ class _RunningBroker:
         self._requests.add(Settings(served, routes, self._clients, offsets, pulls).handlers())
         sends = Sends(served, self._locks, self._options.cluster)
         self._requests.add(sends.handlers(), in_any_case=True)
-        self._listener.put = None if self._is_disturbed else sends.plain()
+        self._take_plain(*sends.plain(), *pulls.plain(self._requests.end))
         self._requests.refuse((names.END_TRANSACTION,), "this broker takes no messages of transactions")
 
     async def _join_view(self, view: StoreView) -> None:
@@ -331,6 +331,7 @@ class _RunningBroker:
         served = self.served = ServedView(view, self._workers, self._clients.names)
         await served.first_look()
         _, pulls = self._join(served, kept)
+        self._take_plain(*pulls.plain(self._requests.end))
         why = f"{self._options.name} serves {view.root} read-only: nothing can be sent or changed here"
         self._requests.refuse(WRITES, why)
 
@@ -339,6 +340,11 @@ class _RunningBroker:
             pulls.look()
 
         self._tasks.append(asyncio.get_running_loop().create_task(served.keep_looking(looked)))
+
+    def _take_plain(self, *plain: PlainTaker) -> None:
+        """Have plain requests answered without frames, unless a test is to see each request."""
+        if not self._is_disturbed:
+            self._listener.plain = plain
 
     def _join(self, served: Served, offsets: Offsets) -> tuple[Routes, Pulls]:
         """Make the rooms that any broker has."""

@@ -20,9 +20,9 @@ from flintmq.remoting.names import (
     MEMBERS_CHANGED,
     SYSTEM_ERROR,
 )
+from flintmq.remoting.pulls import TAG
 
 SILENT_S: Final = 120.0  # after which a member has left
-TAG: Final = "TAG"  # how tags are given, in expressionType
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,7 @@ class Clients:
         self.admit: Callable[[str], Coroutine[None, None, None]] | None = None
         self.gone: Callable[[str, str], None] = lambda group, client: None
         self._groups: dict[str, dict[str, ConsumerClient]] = {}
+        self._newest: dict[tuple[str, str], Subscription] = {}  # of group and topic, until a member says more, or goes
         self._numbers = iter(range(1, 1 << 31))  # of our own requests
 
     def handlers(self) -> dict[int, Handler]:
@@ -69,7 +70,8 @@ class Clients:
 
     def note(self, group: str) -> None:
         """Know a group from now on: it pulls, without heartbeats."""
-        self._groups.setdefault(group, {})
+        if group not in self._groups:
+            self._groups[group] = {}
 
     def names(self) -> KeysView[str]:
         """Return the names of all groups that came here, also if nobody is left in one."""
@@ -82,9 +84,14 @@ class Clients:
         return self._groups.get(group, {})
 
     def subscription(self, group: str, topic: str) -> Subscription | None:
-        """Return the newest subscription of a group to a topic."""
-        found = (member.subscriptions.get(topic) for member in self._groups.get(group, {}).values())
-        return max((one for one in found if one is not None), key=lambda one: one.version, default=None)
+        """Return the newest subscription of a group to a topic, for which each pull asks."""
+        newest = self._newest.get((group, topic))
+        if newest is None:
+            found = [member.subscriptions.get(topic) for member in self._groups.get(group, {}).values()]
+            newest = max((one for one in found if one is not None), key=lambda one: one.version, default=None)
+            if newest is not None:
+                self._newest[group, topic] = newest
+        return newest
 
     # -- requests ---------------------------------------------------------------------------------------------------
 
@@ -110,6 +117,7 @@ class Clients:
             groups.append(group)
             members = self._groups.setdefault(group, {})
             before, members[client] = members.get(client), member
+            self._newest.clear()
             if before is None or _wanted(before) != _wanted(member):
                 self._tell(group)
         return request.answer() if self.admit is None else self._admitted(request, groups, self.admit)
@@ -126,6 +134,7 @@ class Clients:
         """Take a client out of the group that it names."""
         client, group = request.text("clientID"), request.text("consumerGroup", "")
         if self._groups.get(group, {}).pop(client, None) is not None:
+            self._newest.clear()
             self.gone(group, client)
             self._tell(group)
         return request.answer()
@@ -169,6 +178,7 @@ class Clients:
                 del members[client]
                 self.gone(group, client)
             if gone:
+                self._newest.clear()
                 self._tell(group)
 
     def _tell(self, group: str) -> None:

@@ -11,10 +11,10 @@ import logging
 import sys
 import termios
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from flintmq.broker.requests import PlainPut
+from flintmq.broker.requests import ALONE_MIN, PlainTaker
 from flintmq.errors import FormatError
 from flintmq.remoting.client import join_address
 from flintmq.remoting.frames import RemotingFrame, decode_frame, encode_frame, frame_size
@@ -36,23 +36,24 @@ class ClientConnection(asyncio.Protocol):
 
     Args:
         take: gets each request.
-        put: gets what may be a plain send: the bytes, and where its frame begins. It returns where the frame ends, and
-            its answer or None; None: `take` is to have it.
+        plain: each gets the bytes of what may be a plain request, where its frame begins, and this connection, by which
+            it answers. It returns where the frame ends; None: the next one, or `take`, is to have it.
         opened, closed: called once each; `opened` returns why the connection is refused, or None.
     """
 
     def __init__(
         self,
         take: Callable[[RemotingFrame, ClientConnection], None],
-        put: PlainPut | None,
+        plain: Sequence[PlainTaker],
         opened: Callable[[ClientConnection], str | None],
         closed: Callable[[ClientConnection], None],
     ) -> None:
-        self._take, self._put, self._opened, self._closed = take, put, opened, closed
+        self._take, self._plain, self._opened, self._closed = take, plain, opened, closed
         self._received = bytearray()
         self._known = False  # whether the first bytes were looked at
-        self._joined: list[bytes] | None = None  # answers to the requests of one received block
+        self._joined: list[bytes] = []  # answers to be sent together: of one block, or of one turn of the loop
         self._joined_size = 0  # bytes
+        self._is_joining = False  # they are sent when this block, or this turn, is at its end
         self._transport: asyncio.Transport | None = None
         self._full_since: float | None = None
         self._writable = asyncio.Event()
@@ -105,31 +106,51 @@ class ClientConnection(asyncio.Protocol):
         """Take the requests that have come, and send the answers that are there at once."""
         try:
             if self._received and (self._known or self._is_remoting()):
-                self._joined, self._joined_size = [], 0
+                self._is_joining = True
                 self._read()
         except FormatError as error:
             self.close(f"it sent what is no remoting frame: {error}")
         finally:
             self._send_joined()
-            self._joined = None
 
     def send(self, frame: RemotingFrame) -> None:
-        """Send a frame; small ones of one received block are sent together."""
+        """Send a frame, small ones together.
+
+        These are of one received block, or of one turn of the loop: news for several queues answers as many pulls.
+        """
         self._send(encode_frame(frame))
 
+    def send_encoded(self, head: bytes, body: bytes = b"") -> None:
+        """Send the bytes of a frame, in one part or two."""
+        self._send(head)
+        if body:
+            self._send(body)
+
     def _send(self, data: bytes) -> None:
-        if self._joined is None:
-            self._write(data)
-            return
         self._joined.append(data)
         self._joined_size += len(data)
-        if self._joined_size > JOINED_MAX:
-            self._send_joined()
+        if self._joined_size > JOINED_MAX or len(data) >= ALONE_MIN:
+            self._write_joined()
+        elif not self._is_joining:
+            self._is_joining = True
+            asyncio.get_running_loop().call_soon(self._send_joined)
 
     def _send_joined(self) -> None:
-        if self._joined:
-            self._write(b"".join(self._joined))
-            self._joined, self._joined_size = [], 0
+        self._is_joining = False
+        self._write_joined()
+
+    def _write_joined(self) -> None:
+        joined, self._joined, self._joined_size = self._joined, [], 0
+        last = joined.pop() if joined and len(joined[-1]) >= ALONE_MIN else b""
+        if joined:
+            self._write(b"".join(joined))
+        if last:
+            self._write(last)
+
+    @property
+    def is_writable(self) -> bool:
+        """Return whether the client takes its answers."""
+        return self._writable.is_set()
 
     async def writable(self) -> None:
         await self._writable.wait()
@@ -148,6 +169,7 @@ class ClientConnection(asyncio.Protocol):
         The other side stays open until the client has it all (`has_all`): a close that leaves bytes unread, or that
         meets more of them, becomes a reset, and answers that are under way are lost.
         """
+        self._write_joined()
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write_eof()
 
@@ -204,13 +226,13 @@ class ClientConnection(asyncio.Protocol):
                     raise FormatError(f"a header of {length} bytes; {HEADER_MAX} are the most", 5)
                 if len(view) - at < size:
                     break
-                if self._put is not None and (done := self._put(view, at, self.address)) is not None:
-                    at, answer = done
-                    if answer is not None:
-                        self._send(answer)
-                    continue
-                frame = decode_frame(view[at : at + size].tobytes())
-                at += size
-                if not frame.is_answer:
-                    self._take(frame, self)
+                for plain in self._plain:
+                    if (end := plain(view, at, self)) is not None:
+                        at = end
+                        break
+                else:
+                    frame = decode_frame(view[at : at + size].tobytes())
+                    at += size
+                    if not frame.is_answer:
+                        self._take(frame, self)
         del received[:at]

@@ -8,12 +8,12 @@ import os
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
 from flintmq.broker.connection import ClientConnection
-from flintmq.broker.requests import PlainPut
+from flintmq.broker.requests import PlainTaker
 from flintmq.errors import UsageError
 from flintmq.remoting.client import join_address
 from flintmq.remoting.frames import RemotingFrame
@@ -32,14 +32,14 @@ class BrokerListener:
         left: gets each connection that has ended.
 
     Attributes:
-        put: takes plain sends, see ClientConnection; set before `serve`.
+        plain: take plain requests, see ClientConnection; set before `serve`.
     """
 
     def __init__(
         self, take: Callable[[RemotingFrame, ClientConnection], None], left: Callable[[ClientConnection], None]
     ) -> None:
         self._take, self._left = take, left
-        self.put: PlainPut | None = None
+        self.plain: Sequence[PlainTaker] = ()
         self._servers: list[asyncio.Server] = []
         self._connections: set[ClientConnection] = set()
         self._of_host: Counter[str] = Counter()
@@ -100,7 +100,7 @@ class BrokerListener:
             connection.end_now()
 
     def _connection(self) -> ClientConnection:
-        return ClientConnection(self._take, self.put, self._opened, self._closed)
+        return ClientConnection(self._take, self.plain, self._opened, self._closed)
 
     def _opened(self, connection: ClientConnection) -> str | None:
         self.accepted += 1

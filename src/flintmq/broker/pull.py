@@ -1,21 +1,37 @@
 """Pulls of consumers: a queue is read from an offset on.
 
-At the end of the queue the request is held. It is then a coroutine that waits: for the queue to grow, for its time, for
-its client's end, or for ours.
+A kernel reads a plain pull, the general codec any other; both become a PullRequest, and from there on there is one way.
+What is in memory is read in the loop, and answered at once. At the end of the queue the pull is held: for the queue to
+grow, for its time, for its client's end, or for ours. A held pull is an object with a timer, and no task.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final, NamedTuple
 
-from flintmq.broker.clients import TAG, Clients
-from flintmq.broker.requests import INT32, Answer, Handler, Peer, Refused, Request
+from flintmq.broker.clients import Clients
+from flintmq.broker.requests import (
+    ALONE_MIN,
+    INT32,
+    INT64,
+    EncodedAnswer,
+    Handler,
+    Held,
+    Outcome,
+    Peer,
+    PlainTaker,
+    Refused,
+    Request,
+)
 from flintmq.broker.served import Offsets, Place, Served
+from flintmq.kernels import compiled
+from flintmq.kernels.write import pull_frame
 from flintmq.message import GetMessageStatus, RawResult
+from flintmq.remoting.frames import ONE_WAY, VERSION, RemotingFrame
 from flintmq.remoting.names import (
     NO_PERMISSION,
     PULL,
@@ -29,12 +45,13 @@ from flintmq.remoting.names import (
     SYSTEM_ERROR,
     TOPIC_NOT_EXIST,
 )
+from flintmq.remoting.pulls import BYTES_MAX, FIELDS, TAG, answer_pieces, pull_answer
 
 COMMITS, SUSPENDS, SUBSCRIBES = 1, 2, 4  # bits of sysFlag
-BYTES_MAX: Final = 256 << 10  # of one answer, as of RocketMQ; a larger record goes alone
 MESSAGES_MAX: Final = 1024
 SUSPEND_MAX_MS: Final = 600_000
 HELD_MAX: Final = 100_000  # pulls; more are answered at once
+_DEFAULTS: Final = tuple(FIELDS.values())
 
 Status = GetMessageStatus
 _CODES: Final = {
@@ -47,14 +64,65 @@ _CODES: Final = {
 """Status of a read -> code of the answer; all else is PULL_OFFSET_MOVED: the client goes to `nextBeginOffset`."""
 
 
-@dataclass(frozen=True, slots=True)
-class PullRequest:
+class PullRequest(NamedTuple):
+    """The fields of a pull, in the order of the kernel."""
+
+    code: int
+    opaque: int
+    flag: int
+    group: str
     topic: str
     queue_id: int
     offset: int
     most: int
+    sys_flag: int
+    commit_offset: int
+    suspend_ms: int
+    subscription: str
+    version: int  # of the subscription
+    expression_type: str
     most_bytes: int
-    tags: str | None
+
+    @classmethod
+    def of(cls, request: Request) -> PullRequest:
+        """Read all fields, as upstream does, before anything is done.
+
+        Raises Refused: a field is missing, or no number.
+        """
+
+        def text(name: str) -> str:
+            return request.text(name, FIELDS[name])
+
+        def number(name: str, bounds: tuple[int, int] = INT64) -> int:
+            return request.number(name, FIELDS[name], bounds)
+
+        frame = request.frame
+        return cls(
+            frame.code, frame.opaque, frame.flag, text("consumerGroup"), text("topic"), number("queueId", INT32),
+            number("queueOffset"), number("maxMsgNums", INT32), number("sysFlag", INT32), number("commitOffset"),
+            number("suspendTimeoutMillis"), text("subscription"), number("subVersion"), text("expressionType"),
+            number("maxMsgBytes"),
+        )  # fmt: skip
+
+
+class HeldPull(Held):
+    """A pull that is not answered yet.
+
+    Attributes:
+        asked, peer: what it asks for, and who does.
+        deadline: until when it may be held, by time.monotonic.
+        is_new: nothing is done for it yet.
+        timer: wakes it at its deadline; set while it is held.
+    """
+
+    __slots__ = ("asked", "deadline", "is_new", "peer", "place", "timer")
+    timer: asyncio.TimerHandle
+
+    def __init__(self, asked: PullRequest, peer: Peer) -> None:
+        self.asked, self.peer, self.is_new = asked, peer, True
+        self.place: Place = asked.topic, asked.queue_id
+        held_ms = asked.suspend_ms if asked.sys_flag & SUSPENDS else 0
+        self.deadline = time.monotonic() + min(held_ms, SUSPEND_MAX_MS) / 1000
 
 
 class Pulls:
@@ -62,54 +130,114 @@ class Pulls:
 
     def __init__(self, served: Served, clients: Clients, offsets: Offsets) -> None:
         self._served, self._clients, self._offsets = served, clients, offsets
-        self._held: dict[Place, dict[asyncio.Future[None], tuple[Peer, str, int]]] = {}
+        self._held: dict[Place, dict[HeldPull, None]] = {}  # in the order in which they came
+        self._pieces: dict[tuple[int, str], tuple[bytes, ...]] = {}  # code and remark -> the header of such an answer
+        self._is_compiled = compiled()
         self.held = 0
         self._is_stopping = False
 
     def handlers(self) -> dict[int, Handler]:
         return {PULL: self.pull, PULL_LITE: self.pull}
 
-    async def pull(self, request: Request) -> Answer:
-        group = request.text("consumerGroup")
-        if not self._served.may_consume(group):
+    def pull(self, request: Request) -> Outcome:
+        return self._begin(HeldPull(PullRequest.of(request), request.peer))
+
+    def plain(self, end: Callable[[Request, Outcome], None]) -> list[PlainTaker]:
+        """Return what answers plain pulls without a frame made of them, if anything does.
+
+        `end`: sends what is not there at once.
+        """
+        return [partial(self._take_plain, end)] if self._is_compiled else []
+
+    def _take_plain(self, end: Callable[[Request, Outcome], None], data: memoryview, at: int, peer: Peer) -> int | None:
+        """Answer or hold the plain pull that begins at data[at]; return where its frame ends.
+
+        None: it is not plain, or is to be refused, which `pull` does.
+        """
+        found = pull_frame.read(data, at, _DEFAULTS)
+        if found is None:
+            return None
+        asked = PullRequest(*found[1])
+        try:
+            outcome = self._begin(HeldPull(asked, peer))
+        except Exception:  # whatever it is: asked again, it gets its words
+            return None
+        if isinstance(outcome, EncodedAnswer) and not asked.flag & ONE_WAY:
+            peer.send_encoded(*outcome)
+        else:
+            end(Request(RemotingFrame(asked.code, asked.opaque, asked.flag), peer, VERSION), outcome)
+        return found[0]
+
+    # -- reads --------------------------------------------------------------------------------------------------------
+
+    def _begin(self, pull: HeldPull) -> Outcome:
+        group = pull.asked.group
+        may_consume = self._served.may_consume(group)
+        if may_consume is False:
             raise Refused(NO_PERMISSION, f"subscription group no permission, {group}")
         self._clients.note(group)
-        if not self._served.knows_group(group):
-            await self._served.admit(group)
-        wanted = self._wanted(request)
-        flags = request.number("sysFlag", 0, INT32)
-        if flags & COMMITS and (offset := request.number("commitOffset", -1)) >= 0:
-            self._offsets.commit(group, wanted.topic, wanted.queue_id, offset)
-        held_ms = request.number("suspendTimeoutMillis", 0) if flags & SUSPENDS else 0
-        deadline = time.monotonic() + min(held_ms, SUSPEND_MAX_MS) / 1000
-        place, offset = (wanted.topic, wanted.queue_id), wanted.offset
-        while True:
-            if (moved := self._offsets.moved(group, *place, offset)) is not None:
-                return request.answer(PULL_OFFSET_MOVED, self._moved(place, moved), remark="OFFSET_RESET")
-            news = self._served.news(place)
-            found = await self._served.read(*place, offset, wanted.most, wanted.tags, wanted.most_bytes)
-            left = deadline - time.monotonic()
-            waits = _code(found, offset) == PULL_NOT_FOUND and left > 0
-            if not waits or self._is_stopping or self.held >= HELD_MAX:
-                return request.answer(
-                    _code(found, offset),
-                    _fields(found.next_begin_offset, found.min_offset, found.max_offset),
-                    found.data,
-                    found.status.name,
-                )
-            if news == self._served.news(place):  # else there may be news that this read did not see
-                await self._wait(place, request.peer, group, offset, left)
-            await request.peer.writable()
-            if request.peer.is_closed:
-                return None
-            wanted = self._wanted(request)  # the topic may be gone, or closed
+        return self._admitted(pull) if may_consume is None else self._step(pull)
 
-    def _wanted(self, request: Request) -> PullRequest:
-        """Return what a pull asks for.
+    async def _admitted(self, pull: HeldPull) -> Outcome:
+        await self._served.admit(pull.asked.group)
+        return self._step(pull)
 
-        Raises Refused: a topic, a queue or a subscription that it cannot be of.
+    def _step(self, pull: HeldPull) -> Outcome:
+        """Read for a pull: its answer, or it is held, or what reads in another thread.
+
+        Raises Refused: a topic, a queue or a subscription that it cannot be of. One that was held comes here again, and
+        its topic may be gone, or closed.
         """
-        topic, queue_id = request.text("topic"), request.number("queueId", bounds=INT32)
+        asked, place = pull.asked, pull.place
+        self._check(asked)
+        tags = self._tags(asked)
+        if pull.is_new and asked.sys_flag & COMMITS and asked.commit_offset >= 0:
+            self._offsets.commit(asked.group, *place, asked.commit_offset)
+        pull.is_new = False
+        if (moved := self._offsets.moved(asked.group, *place, asked.offset)) is not None:
+            return self._answer(asked, PULL_OFFSET_MOVED, "OFFSET_RESET", moved, *self._served.bounds(*place), b"")
+        most = min(max(asked.most, 1), MESSAGES_MAX)
+        most_bytes = min(asked.most_bytes, BYTES_MAX) if asked.most_bytes > 0 else BYTES_MAX
+        news = self._served.news(place)
+        found = self._served.read_now(*place, asked.offset, most, tags, most_bytes)
+        return self._read(pull, most, tags, most_bytes, news) if found is None else self._judged(pull, found, news)
+
+    async def _read(self, pull: HeldPull, most: int, tags: str | None, most_bytes: int, news: int) -> Outcome:
+        found = await self._served.read(*pull.place, pull.asked.offset, most, tags, most_bytes)
+        return self._judged(pull, found, news)
+
+    def _judged(self, pull: HeldPull, found: RawResult, news: int) -> Outcome:
+        """Return the answer, or hold the pull. `news`: the number as of before it was read."""
+        asked = pull.asked
+        code = _code(found, asked.offset)
+        if code == PULL_NOT_FOUND and not self._is_stopping and self.held < HELD_MAX and not pull.peer.is_closed:
+            left = pull.deadline - time.monotonic()
+            if left > 0:
+                self._hold(pull, left)
+                if news != self._served.news(pull.place):  # there may be some that this read did not see
+                    asyncio.get_running_loop().call_soon(self._wake, pull)
+                return pull
+        return self._answer(
+            asked, code, found.status.name, found.next_begin_offset, found.min_offset, found.max_offset, found.data
+        )
+
+    def _answer(
+        self, asked: PullRequest, code: int, remark: str, following: int, low: int, high: int, data: bytes
+    ) -> Outcome:
+        if self._is_compiled:
+            pieces = self._pieces.get((code, remark))
+            if pieces is None:
+                pieces = self._pieces[code, remark] = answer_pieces(VERSION, code, remark)
+            is_large = len(data) >= ALONE_MIN
+            begin, rest = (b"", data) if is_large else (data, b"")
+            head = pull_frame.answer(pieces, asked.opaque, following, low, high, begin, len(rest))
+            if head is not None:
+                return EncodedAnswer(head, rest)
+        return pull_answer(asked.opaque, VERSION, code, remark, following, low, high, data)
+
+    def _check(self, asked: PullRequest) -> None:
+        """Raise Refused for a topic or a queue that may not be read."""
+        topic, queue_id = asked.topic, asked.queue_id
         facts = self._served.topic(topic)
         if facts is None:
             raise Refused(TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!")
@@ -120,55 +248,57 @@ class Pulls:
                 SYSTEM_ERROR,
                 f"queueId[{queue_id}] is illegal, topic:[{topic}] topicConfig.readQueueNums:[{facts.read_queues}]",
             )
-        most = min(max(request.number("maxMsgNums", 32, INT32), 1), MESSAGES_MAX)
-        most_bytes = request.number("maxMsgBytes", BYTES_MAX)
-        return PullRequest(
-            topic, queue_id, request.number("queueOffset"), most,
-            min(most_bytes, BYTES_MAX) if most_bytes > 0 else BYTES_MAX, self._tags(request, topic),
-        )  # fmt: skip
 
-    def _tags(self, request: Request, topic: str) -> str | None:
+    def _tags(self, asked: PullRequest) -> str | None:
         """Return the tags that are wanted; None: all.
 
         They are the request's, or else those of the group's heartbeats. A client that subscribes to something else says
         so by a heartbeat. If that one is lost, it waits for the next, up to 30 s, as at RocketMQ's broker.
         """
-        group, version = request.text("consumerGroup"), request.number("subVersion", 0)
-        expression, kind = request.text("subscription", "*"), request.text("expressionType", TAG) or TAG
-        if not request.number("sysFlag", 0, INT32) & SUBSCRIBES:
-            known = self._clients.subscription(group, topic)
+        expression, kind = asked.subscription, asked.expression_type or TAG
+        if not asked.sys_flag & SUBSCRIBES:
+            known = self._clients.subscription(asked.group, asked.topic)
             if known is None:
                 raise Refused(SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist")
-            if known.version < version:
+            if known.version < asked.version:
                 raise Refused(SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
             expression, kind = known.expression, known.kind
         if kind != TAG:
             raise Refused(SYSTEM_ERROR, f"The broker does not support consumer to filter message by {kind}")
         return None if expression.strip() in ("", "*") else expression
 
-    def _moved(self, place: Place, offset: int) -> Mapping[str, str]:
-        return _fields(offset, *self._served.bounds(*place))
-
     # -- waiting ------------------------------------------------------------------------------------------------------
 
-    async def _wait(self, place: Place, peer: Peer, group: str, offset: int, seconds: float) -> None:
-        """Wait until a queue may have grown beyond an offset, or the connection has ended."""
-        waiting = asyncio.get_running_loop().create_future()
-        self._held.setdefault(place, {})[waiting] = peer, group, offset
+    def _hold(self, pull: HeldPull, seconds: float) -> None:
+        """Keep a pull until its queue may have grown beyond its offset, or the connection has ended."""
+        pull.timer = asyncio.get_running_loop().call_later(seconds, self._expire, pull)
+        self._held.setdefault(pull.place, {})[pull] = None
         self.held += 1
-        peer.turns.release()
-        try:
-            async with asyncio.timeout(seconds):
-                await waiting
-        except TimeoutError:
-            pass
-        finally:
-            self.held -= 1
-            of_place = self._held[place]
-            del of_place[waiting]
-            if not of_place:
-                del self._held[place]
-            await peer.turns.acquire()
+
+    def _expire(self, pull: HeldPull) -> None:
+        pull.deadline = 0.0
+        self._wake(pull)
+
+    def _wake(self, pull: HeldPull) -> None:
+        """Go on with a pull, unless it is held no more."""
+        of_place = self._held.get(pull.place)
+        if of_place is None or pull not in of_place:
+            return
+        del of_place[pull]
+        if not of_place:
+            del self._held[pull.place]
+        self.held -= 1
+        pull.timer.cancel()
+        pull.resume(lambda request: self._again(pull))
+
+    def _again(self, pull: HeldPull) -> Outcome:
+        if pull.peer.is_closed:
+            return None
+        return self._step(pull) if pull.peer.is_writable else self._when_writable(pull)
+
+    async def _when_writable(self, pull: HeldPull) -> Outcome:
+        """Go on when it is this coroutine's turn, for which its connection must be writable."""
+        return self._step(pull)
 
     def look(self, places: Iterable[Place] | None = None) -> None:
         """Wake the pulls of queues that end elsewhere now: they grew, or are others.
@@ -179,49 +309,28 @@ class Pulls:
         for place in list(self._held) if places is None else places:
             if (of_place := self._held.get(place)) is not None:
                 end = self._served.bounds(*place)[1]
-                for waiting, (_, _, offset) in of_place.items():
-                    if end != offset:
-                        _wake(waiting)
+                for pull in [one for one in of_place if one.asked.offset != end]:
+                    self._wake(pull)
 
     def recall(self, group: str, topic: str) -> None:
         """Wake the pulls of a group whose offsets of a topic were set."""
-        for (of_topic, _), of_place in self._held.items():
-            for waiting, (_, of_group, _) in of_place.items():
-                if (of_topic, of_group) == (topic, group):
-                    _wake(waiting)
+        self._wake_those(lambda pull: (pull.asked.group, pull.asked.topic) == (group, topic))
 
     def left(self, peer: Peer) -> None:
         """Drop the pulls of a connection that has ended."""
-        for of_place in self._held.values():
-            for waiting, (of, _, _) in of_place.items():
-                if of is peer:
-                    _wake(waiting)
+        self._wake_those(lambda pull: pull.peer is peer)
 
     def stop(self) -> None:
         """Answer all that are held: nothing came."""
         self._is_stopping = True
-        for of_place in self._held.values():
-            for waiting in of_place:
-                _wake(waiting)
+        self._wake_those(lambda pull: True)
 
-
-def _wake(waiting: asyncio.Future[None]) -> None:
-    if not waiting.done():
-        waiting.set_result(None)
+    def _wake_those(self, which: Callable[[HeldPull], bool]) -> None:
+        for pull in [one for of_place in self._held.values() for one in of_place if which(one)]:
+            self._wake(pull)
 
 
 def _code(found: RawResult, offset: int) -> int:
     if found.status is Status.NO_MESSAGE_IN_QUEUE and offset == 0:
         return PULL_NOT_FOUND
     return _CODES.get(found.status, PULL_OFFSET_MOVED)
-
-
-def _fields(following: int, low: int, high: int) -> Mapping[str, str]:
-    return {
-        "suggestWhichBrokerId": "0",
-        "nextBeginOffset": str(following),
-        "minOffset": str(low),
-        "maxOffset": str(high),
-        "topicSysFlag": "0",
-        "groupSysFlag": "0",
-    }

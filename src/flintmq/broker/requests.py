@@ -1,6 +1,6 @@
 """A request: its fields, its answer, and who answers it.
 
-A handler takes a Request and returns its answer, or a coroutine that does; None if it answers by itself later. What it
+A handler takes a Request and returns its answer, a coroutine that does, or a Held; None: there is no answer. What it
 raises becomes an answer, too: clients of RocketMQ decide by codes, people by remarks.
 """
 
@@ -11,7 +11,8 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeAlias
+from functools import partial
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from flintmq.errors import FlintError, FormatError, UsageError
 from flintmq.format import config_json
@@ -25,6 +26,7 @@ INT64: Final = (-(1 << 63), (1 << 63) - 1)
 INT32: Final = (-(1 << 31), (1 << 31) - 1)
 BODY_MAX: Final = 1 << 20  # bytes of JSON that are parsed in the loop
 CANCEL_S: Final = 1.0  # for what is cancelled to end
+ALONE_MIN: Final = 32 << 10  # bytes of a body that is sent apart: a call of the system costs less than a copy
 COUNTED_MAX: Final = 64  # unknown codes of which one line is logged, and which are counted
 
 
@@ -34,7 +36,15 @@ class Peer(Protocol):
     address: str  # of the client, HOST:PORT
     local_host: str  # the address of ours that the client connected to
     is_closed: bool
-    turns: asyncio.Semaphore  # of answers that are made at a time; a pull that is held gives its turn back
+    turns: asyncio.Semaphore  # of answers that are made at a time by coroutines
+
+    @property
+    def is_writable(self) -> bool:
+        """Return whether the client takes its answers.
+
+        Whoever makes a large answer looks before it reads: else a thousand requests of a client that takes nothing
+        would fill the memory.
+        """
 
     def send(self, frame: RemotingFrame) -> None:
         """Send a frame; after the end of the connection nothing happens.
@@ -42,12 +52,11 @@ class Peer(Protocol):
         Raises UsageError: the frame is larger than a frame may be.
         """
 
-    async def writable(self) -> None:
-        """Wait until the client takes its answers, or is gone.
+    def send_encoded(self, head: bytes, body: bytes = b"") -> None:
+        """Send the bytes of a frame, in one part or two."""
 
-        Whoever makes a large answer waits before it reads: else a thousand requests of a client that takes nothing
-        would fill the memory.
-        """
+    async def writable(self) -> None:
+        """Wait until the client takes its answers, or is gone."""
 
 
 class Refused(Exception):
@@ -114,11 +123,30 @@ class Request:
         return RemotingFrame(code, self.frame.opaque, ANSWER, remark, fields or {}, body, "JAVA", self.version)
 
 
+class EncodedAnswer(NamedTuple):
+    """The bytes of a frame, in two parts where one would be a copy of a large body."""
+
+    head: bytes
+    body: bytes
+
+
+class Held:
+    """Represents the answer of a request that waits, and takes no turn and no task for it.
+
+    Attributes:
+        resume: called once, with a handler that makes the answer, or that returns None if nobody wants it any more.
+    """
+
+    __slots__ = ("resume",)
+    resume: Callable[[Handler], None]
+
+
 Answer: TypeAlias = RemotingFrame | None
-Handler: TypeAlias = Callable[[Request], Answer | Coroutine[None, None, Answer]]
-PlainPut: TypeAlias = Callable[[memoryview, int, str], tuple[int, bytes | None] | None]
-"""Puts a plain send of which no Request is made, see ClientConnection."""
-Around: TypeAlias = Callable[[Request, Handler], Answer | Coroutine[None, None, Answer]]
+Outcome: TypeAlias = "Answer | EncodedAnswer | Held | Coroutine[None, None, Outcome]"
+Handler: TypeAlias = Callable[[Request], Outcome]
+PlainTaker: TypeAlias = Callable[[memoryview, int, Peer], int | None]
+"""Answers a plain request of which no frame is made, see ClientConnection."""
+Around: TypeAlias = Callable[[Request, Handler], Outcome]
 """Answers a request in place of its handler, which it may call: a test's way to disturb a broker."""
 
 
@@ -164,18 +192,27 @@ class Requests:
     def take(self, frame: RemotingFrame, peer: Peer) -> None:
         """Answer a request, now or later. Nothing is raised."""
         request = Request(frame, peer, self._version)
-        handler = self._handlers.get(frame.code)
-        if handler is None:
+        handler, around = self._handlers.get(frame.code, _unknown), self._around
+        if handler is _unknown:
             self._count(request)
-            handler = _unknown
+        self.call(request, handler if around is None else lambda request: around(request, handler))
+
+    def call(self, request: Request, handler: Handler) -> None:
+        """Answer a request by this handler, now or later. Nothing is raised."""
         try:
-            found = handler(request) if self._around is None else self._around(request, handler)
+            found = handler(request)
         except Exception as error:
             found = self._told(request, error)
+        self.end(request, found)
+
+    def end(self, request: Request, found: Outcome) -> None:
+        """Send what a request gets, now or later."""
         if isinstance(found, Coroutine):
             task = asyncio.get_running_loop().create_task(self._later(request, found))
             self._tasks.add(task)  # the loop itself keeps no task alive
             task.add_done_callback(self._tasks.discard)
+        elif isinstance(found, Held):
+            found.resume = partial(self.call, request)
         else:
             _send(request, found)
 
@@ -188,7 +225,8 @@ class Requests:
             if late:
                 await asyncio.wait(late, timeout=CANCEL_S)
 
-    async def _later(self, request: Request, answer: Coroutine[None, None, Answer]) -> None:
+    async def _later(self, request: Request, answer: Coroutine[None, None, Outcome]) -> None:
+        found: Outcome
         try:
             if request.frame.code in self._in_any_case:
                 found = await answer
@@ -200,7 +238,7 @@ class Requests:
             found = self._told(request, error)
         finally:
             answer.close()  # one that was never begun, at the broker's end
-        _send(request, found)
+        self.end(request, found)
 
     def _count(self, request: Request) -> None:
         code = request.frame.code
@@ -235,9 +273,12 @@ def _unknown(request: Request) -> Answer:
     return request.answer(NOT_SUPPORTED, remark=f" request type {request.frame.code} not supported")
 
 
-def _send(request: Request, answer: Answer) -> None:
+def _send(request: Request, answer: Answer | EncodedAnswer) -> None:
     """Send an answer, unless the request wants none: of a oneway one not even a refusal."""
     if answer is None or request.frame.flag & ONE_WAY:
+        return
+    if isinstance(answer, EncodedAnswer):
+        request.peer.send_encoded(*answer)
         return
     try:
         request.peer.send(answer)

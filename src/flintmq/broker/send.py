@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from flintmq.broker.locks import Locks
-from flintmq.broker.requests import INT32, Answer, Handler, PlainPut, Refused, Request
+from flintmq.broker.requests import INT32, Answer, Handler, Peer, PlainTaker, Refused, Request
 from flintmq.broker.served import TopicFacts
 from flintmq.broker.served_store import INHERITS, ONE_QUEUE, ServedStore, check_topic
 from flintmq.errors import MessageNotFoundError, UsageError
@@ -142,41 +142,50 @@ class Sends:
 
     # -- plain sends --------------------------------------------------------------------------------------------------
 
-    def plain(self) -> PlainPut | None:
-        """Return a function that puts plain sends without a frame made of them, or None."""
-        return self._put_plain if compiled() and not self._waits else None
+    def plain(self) -> list[PlainTaker]:
+        """Return what puts plain sends without a frame made of them, if anything does."""
+        return [self._put_plain] if compiled() and not self._waits else []
 
-    def _put_plain(self, data: memoryview, at: int, host: str) -> tuple[int, bytes | None] | None:
-        """Put the plain send that begins at data[at].
+    def _put_plain(self, data: memoryview, at: int, peer: Peer) -> int | None:
+        """Put and answer the plain send that begins at data[at]; return where its frame ends.
 
-        Returns:
-            Where its frame ends, and its answer unless it wants none. None: it is not plain, or is to be refused, which
-            `send` does.
+        None: it is not plain, or is to be refused, which `send` does.
         """
-        found = send_frame.read(data, at, host)
+        found = send_frame.read(data, at, peer.address)
         if found is None:
             return None
         end, opaque, flag, _, _, _, message = found
-        topic, queue_id, raw = message.topic, message.queue_id, message.properties_bytes
-        if topic not in self._checked:
-            return None
-        facts = self._served.topic(topic)
-        if facts is None or topic in self._new or not facts.is_writable or not 0 <= queue_id < facts.write_queues:
-            return None
-        if raw is None or _RAW_KEY not in raw or len(raw) + len(self._raw_cluster) > PROPERTIES_MAX:
-            return None
-        if self._raw_cluster not in raw:
-            message.properties_bytes = raw + self._raw_cluster
         try:
+            if not self._completed(message):
+                return None
             result = self._store.put(message)
         except UsageError:  # somebody closed the store: `send` says so
             return None
         if flag & ONE_WAY:
-            return end, None
-        if not result:
-            return end, encode_frame(self._answered(opaque, [result], queue_id))
-        quick = send_frame.answer(self._pieces, opaque, queue_id, result)
-        return end, quick or encode_frame(self._answered(opaque, [result], queue_id))
+            return end
+        queue_id = message.queue_id
+        quick = send_frame.answer(self._pieces, opaque, queue_id, result) if result else None
+        peer.send_encoded(quick or encode_frame(self._answered(opaque, [result], queue_id)))
+        return end
+
+    def _completed(self, message: Message) -> bool:
+        """Add the cluster to a plain message; return whether it may be put."""
+        topic, raw = message.topic, message.properties_bytes
+        if topic not in self._checked:
+            return False
+        facts = self._served.topic(topic)
+        if (
+            facts is None
+            or topic in self._new
+            or not facts.is_writable
+            or not 0 <= message.queue_id < facts.write_queues
+        ):
+            return False
+        if raw is None or _RAW_KEY not in raw or len(raw) + len(self._raw_cluster) > PROPERTIES_MAX:
+            return False
+        if self._raw_cluster not in raw:
+            message.properties_bytes = raw + self._raw_cluster
+        return True
 
     # -- sends --------------------------------------------------------------------------------------------------------
 

@@ -70,8 +70,8 @@ class Served(Protocol):
         Raises Refused: it may not.
         """
 
-    def may_consume(self, group: str) -> bool:
-        """Return whether a group's settings let it consume."""
+    def may_consume(self, group: str) -> bool | None:
+        """Return whether a group's settings let it consume; None: there is no such group."""
 
     def news(self, place: Place) -> int:
         """Return a number that changes when a queue may have grown.
@@ -87,6 +87,11 @@ class Served(Protocol):
 
         Raises StoreAccessError: the store was taken away meanwhile, so the result may lack messages.
         """
+
+    def read_now(
+        self, topic: str, queue_id: int, offset: int, most: int = 1, tags: str | None = None, most_bytes: int = 1
+    ) -> RawResult | None:
+        """Return what `read` does if it is in memory; None: it may wait for a disk."""
 
     async def read(
         self, topic: str, queue_id: int, offset: int, most: int = 1, tags: str | None = None, most_bytes: int = 1

@@ -102,9 +102,9 @@ class ServedStore:
                 raise Refused(GROUP_NOT_EXIST, f"subscription group [{group}] does not exist")
             await self.make_group(group)
 
-    def may_consume(self, group: str) -> bool:
+    def may_consume(self, group: str) -> bool | None:
         found = self.store.group(group)
-        return found is None or found.consume_enable
+        return None if found is None else found.consume_enable
 
     async def make_topic(self, name: str, settings: TopicSettings) -> None:
         """Make a topic if it is not there.
@@ -143,20 +143,24 @@ class ServedStore:
     def news(self, place: Place) -> int:
         return self._news[place]
 
+    def read_now(
+        self, topic: str, queue_id: int, offset: int, most: int = 1, tags: str | None = None, most_bytes: int = 1
+    ) -> RawResult | None:
+        if not self._is_hot((topic, queue_id), offset):
+            return None
+        return self.store.get_raw(topic, queue_id, offset, most, tags=tags, max_bytes=most_bytes)
+
     async def read(
         self, topic: str, queue_id: int, offset: int, most: int = 1, tags: str | None = None, most_bytes: int = 1
     ) -> RawResult:
-        def read() -> RawResult:
-            return self.store.get_raw(topic, queue_id, offset, most, tags=tags, max_bytes=most_bytes)
-
-        place = topic, queue_id
-        if self._is_hot(place, offset):
-            return read()
-        found = await self.run(read)
-        if found.count:
-            at = StoredMessage(found.data).physical_offset
-            if self.store.max_physical_offset - at <= HOT:
-                self._hot[place] = offset, at
+        asked = topic, queue_id, offset, most, tags, most_bytes
+        found = self.read_now(*asked)
+        if found is None:
+            found = await self.run(lambda: self.store.get_raw(*asked[:4], tags=tags, max_bytes=most_bytes))
+            if found.count:
+                at = StoredMessage(found.data).physical_offset
+                if self.store.max_physical_offset - at <= HOT:
+                    self._hot[topic, queue_id] = offset, at
         return found
 
     def _is_hot(self, place: Place, offset: int) -> bool:

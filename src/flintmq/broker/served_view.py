@@ -94,14 +94,21 @@ class ServedView:
     async def admit(self, group: str) -> None:
         """Let any group come: nothing is written."""
 
-    def may_consume(self, group: str) -> bool:
-        return self.broker.groups.get(group, {}).get("consumeEnable") is not False
+    def may_consume(self, group: str) -> bool | None:
+        found = self.broker.groups.get(group)
+        return None if found is None else found.get("consumeEnable") is not False
 
     def figures(self) -> Mapping[str, str]:
         return {}
 
     def news(self, place: Place) -> int:
         return self.looks
+
+    def read_now(
+        self, topic: str, queue_id: int, offset: int, most: int = 1, tags: str | None = None, most_bytes: int = 1
+    ) -> RawResult | None:
+        """Return None: every read goes to the executor."""
+        return None
 
     async def read(
         self, topic: str, queue_id: int, offset: int, most: int = 1, tags: str | None = None, most_bytes: int = 1

@@ -51,7 +51,7 @@ def test_every_kernel_is_tried():
     """A kernel that is new has to be added to guard.py."""
     tried = {"gather", "gather_fill", "property_shapes", "odd_text", "walk", "select", "record_parts"}
     tried |= {"derive", "group_units", "index_insert", "index_check", "encode", "fetch"}
-    tried |= {"fast_get", "gather_views", "only_file", "zone_keys", "json_line", "send_frame"}
+    tried |= {"fast_get", "gather_views", "only_file", "zone_keys", "json_line", "send_frame", "pull_frame"}
     assert set(_select.state()) - ONLY_WRITE == tried
 
 

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from weakref import WeakSet
 
 from flintmq.broker.connection import ClientConnection
-from flintmq.broker.requests import Answer, Handler, Request
+from flintmq.broker.requests import Handler, Held, Outcome, Request
 from flintmq.errors import UsageError
 
 ASKED_MAX: Final = 100_000  # requests that are kept
@@ -114,7 +114,7 @@ class Chaos:
         self._loop = None
         self._peers.clear()
 
-    def around(self, request: Request, handler: Handler) -> Answer | Coroutine[None, None, Answer]:
+    def around(self, request: Request, handler: Handler) -> Outcome:
         """Answer a request, disturbed or by its handler."""
         peer, code = request.peer, request.frame.code
         assert isinstance(peer, ClientConnection)
@@ -134,16 +134,27 @@ class Chaos:
 
     async def _later(
         self, request: Request, handler: Handler, disturbed: DisturbedRequests | None, came: float
-    ) -> Answer:
+    ) -> Outcome:
         while (left := came + self._delays.get(request.frame.code, 0) - time.monotonic()) > 0:
             await asyncio.sleep(min(left, LOOK_S))
         if disturbed is None or not disturbed.before:
             found = handler(request)
-            answer = await found if isinstance(found, Coroutine) else found
             if disturbed is None:
-                return answer
+                return found
+            await _ended(request, found)
         if disturbed.answer is not None:
             return request.answer(disturbed.answer, remark=REMARK)
         assert isinstance(request.peer, ClientConnection)
         request.peer.close("a test drops it")
         return None
+
+
+async def _ended(request: Request, found: Outcome) -> None:
+    """Wait for what a handler answers, and drop it."""
+    while isinstance(found, (Coroutine, Held)):
+        if isinstance(found, Held):
+            waiting = asyncio.get_running_loop().create_future()
+            found.resume = waiting.set_result
+            found = (await waiting)(request)
+        else:
+            found = await found

@@ -12,6 +12,7 @@ cdef object _text(const uint8_t *p, long long at, long long end)
 cdef long long _put_piece(uint8_t *to, long long used, bytes piece) except -1
 cdef bint _starts(const uint8_t *p, long long at, long long end, const uint8_t *text, long long n) noexcept nogil
 cdef bint _header(const uint8_t *p, long long at, long long end, long long *spans, long long *numbers) noexcept nogil
+cdef long long _members(const uint8_t *p, long long at, long long end, long long *numbers) noexcept nogil
 cdef long long _fields(const uint8_t *p, long long at, long long end, long long *spans) noexcept nogil
 cdef long long _text_end(const uint8_t *p, long long at, long long end, bint escapes) noexcept nogil
 cdef long long _number(const uint8_t *p, long long at, long long end, long long *to, long long k) noexcept nogil

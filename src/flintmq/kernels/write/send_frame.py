@@ -161,19 +161,34 @@ def _starts(p, at, end, text, n):
 
 def _header(p, at, end, spans, numbers):
     """Locate the fields of a header, and read its numbers; return whether all of it is plain."""
-    if not _starts(p, at, end, b'{"code":310', 11):
+    if not _starts(p, at, end, b'{"code":310,', 12):
         return False
-    seen: cython.int = 0
+    numbers[0] = numbers[1] = numbers[2] = numbers[3] = 0
+    at = _members(p, at + 11, end, numbers)
+    if at > 0:
+        at = _fields(p, at, end, spans)
+    return at > 0 and _members(p, at, end, numbers) == end
+
+
+def _members(p, at, end, numbers):
+    """Read the members of a header until its fields begin, or to its end.
+
+    p[at] is the comma before the first one. Flag, opaque and version become numbers[0] to numbers[2]; numbers[3] says
+    which members were seen.
+
+    Returns:
+        The position where the fields begin, and in a second call, after them, `end`; -1: it is not plain.
+    """
     name: cython.int
-    numbers[0] = numbers[1] = numbers[2] = 0
-    at += 11
     while at < end and p[at] == 44:
         at += 1
         name = 0
         if _starts(p, at, end, b'"extFields":{', 13):
-            name = 1
-            at = _fields(p, at + 13, end, spans)
-        elif _starts(p, at, end, b'"flag":', 7):
+            if numbers[3] & 1:
+                return -1
+            numbers[3] |= 1
+            return at + 13
+        if _starts(p, at, end, b'"flag":', 7):
             name = 2
             at = _number(p, at + 7, end, numbers, 0)
         elif _starts(p, at, end, b'"opaque":', 9):
@@ -188,12 +203,15 @@ def _header(p, at, end, spans, numbers):
         elif _starts(p, at, end, b'"serializeTypeCurrentRPC":"', 27):
             name = 32
             at = _text_end(p, at + 27, end, False) + 1
-        if name == 0 or at <= 0 or seen & name:
-            return False
-        seen |= name
-    if at != end - 1 or p[at] != 125 or seen & 5 != 5:
-        return False
-    return _is_int32(numbers[0]) and _is_int32(numbers[1]) and _is_int32(numbers[2])
+        elif _starts(p, at, end, b'"remark":"', 10):
+            name = 64
+            at = _text_end(p, at + 10, end, False) + 1
+        if name == 0 or at <= 0 or numbers[3] & name:
+            return -1
+        numbers[3] |= name
+    if at != end - 1 or p[at] != 125 or numbers[3] & 5 != 5:
+        return -1
+    return end if _is_int32(numbers[0]) and _is_int32(numbers[1]) and _is_int32(numbers[2]) else -1
 
 
 def _fields(p, at, end, spans):
