@@ -14,6 +14,9 @@ salvaging           stores damaged at random, salvaged both ways
 soak                all of it for minutes
 interop             RocketMQ on the same directories
 replication, promotion, three_brokers   a master and its followers
+broker_kills, broker_cuts   a broker killed, and its power cut, while clients send (parts: broker)
+broker_fuzz, broker_soak    a broker among hostile clients, and under a steady load
+broker_stream       a Spark stream of a broker's store, all killed
 torture_spark, dispatch_kills, bucket_kills, upsert_kills   exports and dispatches that are killed
 job_kills           the lake's own writers, the sink, replays and rebuilds that are killed
 mutants             mutmut's mutants, and branches that are taken

@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -194,21 +195,32 @@ class Soak:
         self.found.wrong += grown(self.found.samples, self.found.seconds)
 
 
-def grown(samples: list[Sample], seconds: float) -> list[str]:
+def grown(
+    samples: list[Sample], seconds: float, names: Sequence[str] = READERS, slack: Mapping[str, int] = SLACK
+) -> list[str]:
     """Figures of readers that are higher in the last fifth of the time than in the second one, beyond their slack.
 
     The writers' lives are short; they are in the table only.
     """
     wrong = []
-    for who in READERS:
+    for who in names:
         own = [s for s in samples if s.who == who]
         early = [s for s in own if 0.2 <= s.at / seconds < 0.4 and s.at >= START_S]
         late = [s for s in own if s.at / seconds >= 0.8]
-        for name in FIGURES if early and late else ():
+        for name in slack if early and late else ():
             before, after = (max(getattr(s, name) for s in part) for part in (early, late))
-            if after > before + SLACK[name]:
+            if after > before + slack[name]:
                 wrong.append(f"{who}: {name} grew from {before} to {after}")
     return wrong
+
+
+def fifths(samples: list[Sample], seconds: float, who: str, name: str) -> list[int | str]:
+    """The greatest value of a figure of a process in each fifth of the time; a dash where nobody looked."""
+    found: list[int | str] = []
+    for n in range(5):
+        part = [s for s in samples if s.who == who and n <= 5 * s.at / seconds < n + 1]
+        found.append(max(getattr(s, name) for s in part) if part else "-")
+    return found
 
 
 def series(found: Outcome, begun: str) -> figures.Series:
@@ -221,11 +233,7 @@ def series(found: Outcome, begun: str) -> figures.Series:
     rows: list[list[Any]] = []
     for who in ("writer", *READERS):
         for name in FIGURES:
-            fifths: list[int | str] = []
-            for n in range(5):
-                part = [s for s in found.samples if s.who == who and n <= 5 * s.at / found.seconds < n + 1]
-                fifths.append(max(getattr(s, name) for s in part) if part else "-")
-            rows.append([who, name.replace("_kib", ", KiB"), *fifths])
+            rows.append([who, name.replace("_kib", ", KiB"), *fifths(found.samples, found.seconds, who, name)])
     columns = ["process", "figure", "first fifth", "second", "third", "fourth", "last"]
     return figures.Series(columns, rows, [report.commit()], told, run=begun)
 

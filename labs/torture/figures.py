@@ -43,6 +43,7 @@ class Figures:
 
 CONTRACT = ("lost", "phantom", "altered", "duplicated", "holes", "derived", "unserved")
 TABLE = ("missing", "doubled", "foreign", "lost", "unqueued")
+BROKER = ("missing", "foreign", "altered", "elsewhere", "offsets twice", "holes", "defects")
 FIGURES = {
     "bits": Figures("hostile", ("bits", "records", "stores", "bits of places", "that displaced a record")),
     "pages": Figures("hostile", ("cases",)),
@@ -102,6 +103,24 @@ FIGURES = {
         ("brokers killed", "moved", "follower killed", "acknowledged", "lost by killed masters", "log bytes compared"),
         ("missing", "doubled", "altered", "foreign", "elsewhere", "lost without a kill", "other logs", "other queues",
          "unreadable", "defects"),
+    ),
+    "broker-kills": Figures(
+        "broker", ("kills", "while opening", "acknowledged", "stored", "sent again", "consumed"),
+        (*BROKER, "not consumed"), by="flush",
+    ),
+    "broker-cuts": Figures("broker", ("cuts", "opening", "acknowledged", "late"), BROKER),
+    "broker-fuzz": Figures(
+        "broker", ("minutes", "visits", "sends asked", "stored of visitors", "acknowledged"),
+        (*BROKER, "not asked for", "grown", "slow callbacks", "slow answers", "refused", "errors"),
+        ("slowest answer, s", "longest callback, ms"),
+    ),
+    "broker-soak": Figures(
+        "broker", ("minutes", "acknowledged", "stored", "consumed", "came and went"),
+        (*BROKER, "grown", "slow callbacks", "not consumed"), ("connections", "longest callback, ms"),
+    ),
+    "broker-stream": Figures(
+        "broker", ("kills", "acknowledged", "stored", "sent again", "in the table"),
+        (*BROKER, *(f"{name} of the table" for name in TABLE)),
     ),
     "differential": Figures("interop", ("operations",), ("answers that differ", "files that differ")),
     "recovery-time": Figures(

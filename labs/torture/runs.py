@@ -80,6 +80,11 @@ RUNS = (
     Run("streaming export", "labs.torture_spark.loop --kills 300", resumes=True),
     Run("followers of a master", "labs.replication --kills 40 --seed {n}0", parts=8),
     Run("three brokers of a name server", "labs.three_brokers --seed {n}", limit_s=3000),
+    Run("a broker, kill -9", "labs.broker_kills --kills 200", resumes=True),
+    Run("a broker, power cuts", "labs.broker_cuts --cuts 50", resumes=True),
+    Run("hostile clients of a broker", "labs.broker_fuzz --minutes 10 --seed {n}", parts=6),
+    Run("a broker under load", "labs.broker_soak --minutes 60 --connections 100", limit_s=5400),
+    Run("a stream of a broker's store", "labs.broker_stream --seed {n}", parts=2, limit_s=3600),
     Run("tables on object storage", "labs.bucket_kills --kills 100 --seed {n}", parts=8),
     Run("streaming export of a cluster", "labs.torture_spark.cluster --kills 300", resumes=True),
 )

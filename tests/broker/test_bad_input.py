@@ -1,9 +1,11 @@
 """Clients that break the protocol, or are slow: they lose their connection, and all others are served on."""
 
+import asyncio
 import json
 import logging
 import socket
 import struct
+import threading
 import time
 from collections.abc import Callable
 from itertools import pairwise
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 
 from flintmq.broker import Broker
 from flintmq.broker.connection import ClientConnection
+from flintmq.broker.requests import Request
 from flintmq.remoting.frames import FRAME_MAX, RemotingFrame
 from tests.broker.talk import KEYS, Line, heartbeat, pull, request
 from tests.support.engine import message, open_small
@@ -58,6 +61,13 @@ NO_PROTOCOL = {
     "50,000 objects deep": frame(b'{"a":' * 50_000 + b"1" + b"}" * 50_000),
     "a ROCKETMQ header of three bytes": frame(b"abc", kind=1),
     "a ROCKETMQ header with a long remark": frame(struct.pack(">hBhiii", 105, 0, 479, 1, 0, 1 << 30), kind=1),
+    "1,025 fields": request(ROUTE, {str(number): "" for number in range(1025)}),
+    "1,025 fields in a ROCKETMQ header": frame(
+        struct.pack(">hBhiii", 105, 0, 479, 1, 0, 0)
+        + struct.pack(">i", 1025 * 10)
+        + b"".join(b"\0\4%04d\0\0\0\0" % number for number in range(1025)),
+        kind=1,
+    ),
     "a good request, and then none": request(ROUTE, {"topic": "T"}) + b"\xff\xff\xff\xff",
 }
 
@@ -111,6 +121,22 @@ def test_text_that_takes_long_is_not_parsed(served: Serve, resting: Path, line: 
     assert time.monotonic() - begin < 10
     many = heartbeat("a", "G", topics={f"topic-{number}": "*" for number in range(4000)})
     assert len(many) > 500_000 and bad.ask(HEARTBEAT, body=many).code == 0, "plain JSON may be long"
+
+
+def test_what_would_hold_the_loop_is_refused(served: Serve, resting: Path, line: Connected):
+    """Each within a megabyte; before these limits one took up to 0.4 s, in which nobody else was answered."""
+    talk = line(served(resting))
+    groups = [f"g{number}" for number in range(1001)]
+    refused = talk.ask(HEARTBEAT, body=heartbeat("a", *groups))
+    assert (refused.code, refused.remark) == (1, "a heartbeat of 1001 consumer groups; 1000 are the most")
+    assert talk.ask(HEARTBEAT, body=heartbeat("a", *groups[1:])).code == 0
+    tags = "||".join(f"t{number}" for number in range(10_000))
+    long = talk.ask(PULL, pull(subscription=tags))
+    assert (long.code, long.remark) == (1, f"a subscription of {len(tags)} letters; 65536 are the most")
+    assert talk.ask(PULL, pull(subscription=tags[:65_536])).code == 0
+    talk.ask(HEARTBEAT, body=heartbeat("a", "G", topics={"T": tags}))
+    asked = {name: value for name, value in pull(sysFlag=0).items() if name != "subscription"}
+    assert talk.ask(PULL, asked).code == 1, "that of a heartbeat as well"
 
 
 def test_answers_and_requests_of_any_form(served: Serve, resting: Path, line: Connected):
@@ -288,6 +314,68 @@ def test_small_requests_with_large_answers(
         for number in numbers:
             assert len(talk.answer(number).body) == 100_000
         assert talk.ask(ROUTE, {"topic": "T"}).code == 0 and talk.told == []
+
+
+def test_requests_that_wait_for_each_other_are_bounded(
+    served: Serve, resting: Path, line: Connected, monkeypatch: pytest.MonkeyPatch
+):
+    """A client that asks faster than it is answered is not read from: each request that waits takes memory."""
+    monkeypatch.setattr("flintmq.broker.connection.UNDER_WAY_MAX", 100)
+    broker, gate = served(resting), threading.Event()
+    talk, requests = line(broker), broker._now._requests
+
+    async def slow(asked: Request) -> RemotingFrame:
+        while not gate.is_set():
+            await asyncio.sleep(0.002)
+        return asked.answer()
+
+    requests.add({4711: slow})
+    numbers = range(1, 2001)
+    talk.send(b"".join(request(4711, opaque=number) for number in numbers))
+    assert within(lambda: len(requests._tasks) == 100)
+    assert not within(lambda: len(requests._tasks) > 100, 0.3)
+    assert line(broker).ask(ROUTE, {"topic": "T"}).code == 0
+    gate.set()
+    answers = [talk.frame() for _ in numbers]
+    assert {one.opaque for one in answers if one is not None} == set(numbers)
+
+
+def test_a_block_of_many_requests_is_taken_in_parts(
+    served: Serve, resting: Path, line: Connected, monkeypatch: pytest.MonkeyPatch
+):
+    """Thousands of small requests in one block would keep all others waiting for a tenth of a second."""
+    monkeypatch.setattr("flintmq.broker.connection.TURN_S", 0.0)
+    broker, counts, taken = served(resting), list[int](), list[int]()
+    real, requests = ClientConnection._go_on, broker._now._requests
+
+    def go_on(self: ClientConnection) -> None:
+        before = len(taken)
+        real(self)
+        counts.append(len(taken) - before)
+
+    def answered(asked: Request) -> RemotingFrame:
+        taken.append(asked.frame.opaque)
+        return asked.answer()
+
+    requests.add({4711: answered})
+    monkeypatch.setattr(ClientConnection, "_go_on", go_on)
+    numbers = list(range(1, 501))
+    talk = line(broker)
+    talk.send(b"".join(request(4711, opaque=number) for number in numbers))
+    assert [talk.answer(number).opaque for number in numbers] == numbers == taken
+    assert max(counts) == 1 and talk.ask(ROUTE, {"topic": "T"}).code == 0
+
+
+def test_pulls_that_are_held_do_not_keep_a_client_from_asking(
+    served: Serve, resting: Path, line: Connected, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("flintmq.broker.connection.UNDER_WAY_MAX", 10)
+    broker = served(resting)
+    talk = line(broker)
+    for _ in range(60):
+        talk.start(PULL, pull(offset=30, sysFlag=6, suspendTimeoutMillis=60_000))
+    assert within(lambda: broker.stats().held == 60)
+    assert talk.ask(ROUTE, {"topic": "T"}).code == 0
 
 
 class HeldTransport:

@@ -108,8 +108,8 @@ def test_figures_from_any_thread(resting: Path):
     sys.setswitchinterval(1e-5)
     try:
         with Broker(resting, read_only=True) as broker, Line(broker.address) as talk:
-            for turn in range(10):
-                number = talk.start(34, body=heartbeat("a", *(f"G{turn}-{group}" for group in range(2000))))
+            for turn in range(20):
+                number = talk.start(34, body=heartbeat("a", *(f"G{turn}-{group}" for group in range(1000))))
                 while talk.is_quiet(0.001) and time.monotonic() < limit:  # a wait: the loop's thread must run, too
                     broker.stats()
                 assert talk.answer(number).code == 0

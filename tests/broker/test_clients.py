@@ -117,6 +117,12 @@ class FakePeer:
     async def writable(self) -> None:
         pass
 
+    def began(self) -> None:
+        pass
+
+    def ended(self) -> None:
+        pass
+
     def send(self, frame: RemotingFrame) -> None:
         self.sent.append(frame)
 

@@ -5,13 +5,16 @@ import struct
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import flintmq
 from flintmq.broker import Broker
-from flintmq.message import StoredMessage
+from flintmq.broker.served_store import ServedStore
+from flintmq.message import Message, PutResult, StoredMessage
 from flintmq.store.message_store import MessageStore
+from flintmq.store.services.topics import TopicSettings
 from tests.broker.conftest import SMALL
 from tests.broker.talk import Line, batch, heartbeat, pull, records, send
 from tests.support.threads import within
@@ -115,6 +118,8 @@ def test_what_the_store_refuses(writing: Callable[..., Broker], line: Callable[[
     large = client.ask(310, send("T"), b"x" * 1001)
     assert large.code == 13 and "msg body length limit 1000B" in str(large.remark)
     assert client.ask(310, send("T", 0, "a\x01" + "b" * 33_000), b"x").code == 13
+    assert client.ask(320, send("T", batch="true"), batch((b"", "")) * 46).code == 13, "1,012 bytes together"
+    assert client.ask(310, send("T", 0, "DELAY\x011\x02" + "a\x01b\x02" * 20_000), b"x").code == 13
     assert client.ask(310, send("T", 0, "a\x01\0\x02"), b"x").code == 13, "a zero byte"
     timer = client.ask(310, send("T", 0, "TIMER_DELAY_MS\x015000\x02"), b"x")
     assert timer.code == 1 and "WHEEL_TIMER_NOT_ENABLE" in str(timer.remark)
@@ -186,6 +191,42 @@ def test_batches(writing: Callable[..., Broker], line: Callable[[Broker], Line])
     assert {one.flag for one in found} == {7}
     assert answer.fields["msgId"] == ",".join(one.offset_msg_id for one in found)
     assert (answer.fields["queueOffset"], answer.fields["transactionId"]) == ("0", "U1,U2,U3")
+
+
+@pytest.mark.parametrize("code", [310, 320])
+def test_a_topic_that_is_deleted_as_it_is_made(
+    writing: Callable[..., Broker], line: Callable[[Broker], Line], monkeypatch: pytest.MonkeyPatch, code: int
+):
+    real = ServedStore.make_topic
+
+    async def make_topic(self: ServedStore, name: str, settings: TopicSettings) -> None:
+        await real(self, name, settings)
+        await self.run(self.store.delete_topic, name)
+
+    monkeypatch.setattr(ServedStore, "make_topic", make_topic)
+    broker = writing()
+    answer = line(broker).ask(code, send("New"), batch((b"x", "")))
+    assert (answer.code, answer.remark) == (17, "topic[New] not exist, apply first please!")
+    assert broker.stats().failed == 0
+
+
+def test_a_batch_is_read_and_stored_by_a_worker(
+    writing: Callable[..., Broker], line: Callable[[Broker], Line], monkeypatch: pytest.MonkeyPatch
+):
+    """A frame has room for hundreds of thousands of messages: in the loop they would keep all others waiting."""
+    threads, real = list[str](), MessageStore.put_batch
+
+    def put_batch(self: MessageStore, messages: list[Message], *rest: Any) -> list[PutResult]:
+        threads.append(threading.current_thread().name)
+        assert type(messages) is list, "they are made by the same thread"
+        return real(self, messages, *rest)
+
+    monkeypatch.setattr(MessageStore, "put_batch", put_batch)
+    broker = writing()
+    answer = line(broker).ask(320, send("T", 0, batch="true"), batch((b"", "")) * 5_000)
+    assert answer.code == 0 and answer.fields["msgId"].count(",") == 4_999
+    assert [name.rstrip("0123456789") for name in threads] == ["flintmq-broker-"]
+    assert stored(broker).bounds("T", 0) == (0, 5_000)
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ FOLDERS = {
     "tests/ha/": "live",
     "tests/metrics/": "live",
     "tests/remoting/": "live",
+    "tests/robustness/broker/": "live",
     "tests/robustness/replication/": "live",
     "tests/robustness/three_brokers/": "live",
 }

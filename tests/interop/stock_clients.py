@@ -64,8 +64,8 @@ class Client:
         self.process.stdin.flush()
         with self._news:
             self._news.wait_for(lambda: len(self._answers) > before or self._is_over(), ANSWER_S)
-        assert len(self._answers) == before + 1, f"{op} {words}: no answer; {self._errors.read_text()[-1000:]}"
-        answer = self._answers[-1]
+        assert len(self._answers) == before + 1, f"{op} {words!s:.200}: no answer; {self._errors.read_text()[-1000:]}"
+        answer = self._answers.pop()  # a client may live for hours
         if "error" in answer:
             raise Refused(answer["error"])
         return answer

@@ -1,5 +1,6 @@
 """Stock clients send to a broker of ours and consume from it: each message once, through retries and kill -9."""
 
+import re
 import signal
 import threading
 from collections import Counter
@@ -88,13 +89,13 @@ def test_in_the_end_it_is_a_dead_letter(java: Client, broker: Served, tmp_path: 
 
 
 @pytest.mark.parametrize("how", ["batch", "async", "oneway"])
-def test_other_ways_to_send(java: Client, broker: Served, tmp_path: Path, how: str) -> None:
-    java.ask("send", broker.address, topic="T", bodies=["first"])
+def test_other_ways_to_send(client: Client, broker: Served, tmp_path: Path, how: str) -> None:
+    client.ask("send", broker.address, topic="T", bodies=["first"])
     wanted = [f"{n}" for n in range(300)]
-    java.consume("All", broker.address, ["T"])
-    told = java.ask("send", broker.address, topic="T", bodies=wanted, how=how)
-    got = java.await_messages("All", 301)
-    java.stop("All")
+    client.consume("All", broker.address, ["T"])
+    told = client.ask("send", broker.address, topic="T", bodies=wanted, how=how)
+    got = client.await_messages("All", 301)
+    client.stop("All")
     stored = messages(tmp_path / "store", "T")
     assert Counter(one.body.decode() for one in stored) == Counter([*wanted, "first"])
     assert set(bodies(got).values()) == {1} and len(got) == 301
@@ -110,6 +111,16 @@ def test_an_orderly_consumer_waits_for_each(java: Client, broker: Served) -> Non
     for queue in range(4):
         offsets = [row["offset"] for row in got if row["queue"] == queue]
         assert offsets == sorted(offsets) and len(offsets) == 20, "each twice, one after the other"
+
+
+def test_mqadmin_counts_what_came_and_went(java: Client, broker: Served) -> None:
+    java.ask("send", broker.address, topic="T", bodies=[f"{n}" for n in range(30)])
+    java.consume("Counting", broker.address, ["T"])
+    assert len(java.await_messages("Counting", 30)) == 30
+    words = ["statsAll", "-n", broker.address, "-a", "-t", "T"]
+    text = java.ask("admin", broker.address, words=words)["text"]
+    java.stop("Counting")
+    assert re.search(r"^T +Counting +\d+ +[\d.]+ +[\d.]+ +30 +30\b", text, re.MULTILINE), text
 
 
 def test_a_delay_level(client: Client, broker: Served) -> None:

@@ -51,7 +51,7 @@ ANSWERED = {
     f"consumerConnection -g {ONLINE}": [r"JAVA +V5_\d_\d", rf"^{TOPIC} +\*"],
     "brokerStatus -b {address}": [r"commitLogMaxOffset +: 36640", r"brokerVersionDesc +: FlintMQ .*read-only"],
     "brokerStatus -c DefaultCluster": [r"commitLogMinOffset +: 0"],
-    f"statsAll -t {TOPIC}": [rf"{TOPIC} +{GROUP} +10 "],
+    f"statsAll -t {TOPIC}": [rf"{TOPIC} +{GROUP} +10 ", rf"{TOPIC} +{ONLINE} +\d+ +0\.00 +[\d.]+ +0 +36\b"],
     f"queryMsgByKey -t {TOPIC} -k o59": [MESSAGE_ID],
     f"queryMsgById -t {TOPIC} -i {MESSAGE_ID}": [r"Keys: +\[o59\]", r"Queue Offset: +0$"],
     f"queryMsgByUniqueKey -t {TOPIC} -i {MESSAGE_ID}": [r"Keys: +\[o59\]", r"CommitLog Offset: +5257"],

@@ -163,3 +163,11 @@ def test_requests_that_fit_no_frame():
         encode_frame(RemotingFrame(103, body=bytes(FRAME_MAX)))
     with pytest.raises(UsageError, match="request 70000"):
         encode_frame(RemotingFrame(70000), ROCKETMQ)
+
+
+@pytest.mark.parametrize("kind", [JSON, ROCKETMQ])
+def test_a_header_has_so_many_fields_at_most(kind: int):
+    fields = {str(number): "" for number in range(1024)}
+    assert decode_frame(encode_frame(RemotingFrame(105, fields=fields), kind)).fields == fields
+    with pytest.raises(FormatError, match="1024"):
+        decode_frame(encode_frame(RemotingFrame(105, fields=fields | {"more": ""}), kind))

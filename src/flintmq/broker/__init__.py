@@ -19,6 +19,7 @@ store_offsets  those of a store that is written
 settings     topics, groups and offsets that operators change
 broker_keys  settings of a broker beyond those of its store
 rates        how fast messages come and go
+recent       how many came and went in the last minute, hour and day
 lookup       by key, by place, by time
 tables       what slaves and mqadmin ask for
 testing      a broker for tests of programs that talk to one, and its fixture

@@ -24,6 +24,7 @@ from flintmq.broker.lookup import Lookup
 from flintmq.broker.name_servers import NameServers
 from flintmq.broker.offsets import SAVE_S, KeptOffsets
 from flintmq.broker.pull import Pulls
+from flintmq.broker.recent import Recent
 from flintmq.broker.requests import Around, PlainTaker, Requests
 from flintmq.broker.routes import EVERY_ADDRESS, Routes
 from flintmq.broker.send import Sends
@@ -293,6 +294,7 @@ class _RunningBroker:
         self._workers, self._clients, self._locks = ReadingThreads(WORKERS, "flintmq-broker"), Clients(), Locks()
         self._kept: KeptOffsets | None = None
         self._pulls: Pulls | None = None
+        self._recent: Recent | None = None
         self._name_servers: NameServers | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._store: MessageStore | StoreView | None = None
@@ -351,12 +353,14 @@ class _RunningBroker:
         options = self._options
         routes = Routes(served, options.name, options.cluster, options.advertise, self._listener.port)
         pulls = self._pulls = Pulls(served, self._clients, offsets)
+        recent = self._recent = Recent(served, pulls)
         self._clients.gone = self._locks.left
         for room in (
             self._clients,
             self._locks,
             routes,
             pulls,
+            recent,
             Lookup(served, self._clients, offsets),
             Tables(served, routes, self._clients, offsets, None if self._is_view else options.keys),
         ):
@@ -407,9 +411,11 @@ class _RunningBroker:
             await asyncio.sleep(SAVE_S)
             self._clients.sweep()
             self._locks.sweep()
-            if isinstance(self.served, ServedStore):
-                with suppress(UsageError):  # somebody closed the store
+            with suppress(UsageError):  # somebody closed the store
+                if isinstance(self.served, ServedStore):
                     self.served.sample()
+                if self._recent is not None:
+                    self._recent.sample()
             await self._save()
 
     async def _save(self) -> None:

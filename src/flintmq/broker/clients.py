@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, KeysView, Mapping
+from collections.abc import Callable, Coroutine, Iterator, KeysView, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -23,6 +23,7 @@ from flintmq.remoting.names import (
 from flintmq.remoting.pulls import TAG
 
 SILENT_S: Final = 120.0  # after which a member has left
+GROUPS_MAX: Final = 1000  # of one client: each is looked at in the loop, and its members are notified
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +102,10 @@ class Clients:
         client = told.get("clientID")
         if not isinstance(client, str) or not client:
             raise Refused(SYSTEM_ERROR, "the body's clientID is missing")
-        groups = []
-        for one in _objects(told.get("consumerDataSet")):
+        groups, consumers = [], _objects(told.get("consumerDataSet"))
+        if len(consumers) > GROUPS_MAX:
+            raise Refused(SYSTEM_ERROR, f"a heartbeat of {len(consumers)} consumer groups; {GROUPS_MAX} are the most")
+        for one in consumers:
             group = one.get("groupName")
             if not isinstance(group, str) or not group:
                 raise Refused(SYSTEM_ERROR, "a groupName of the body is missing")
@@ -190,7 +193,7 @@ class Clients:
             )
 
 
-def _objects(value: object) -> Iterable[Mapping[str | int, Any]]:
+def _objects(value: object) -> Sequence[Mapping[str | int, Any]]:
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 

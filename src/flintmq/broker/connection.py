@@ -25,6 +25,8 @@ HEADER_MAX: Final = 1 << 20  # bytes of a frame's header
 UNSENT_MAX: Final = 4 << 20  # bytes of answers that wait, beyond which nothing more is read
 JOINED_MAX: Final = 256 << 10  # bytes of answers that are sent together
 TURNS: Final = 8  # requests of one connection that are under way: their answers may come on top of UNSENT_MAX
+TURN_S: Final = 0.01  # of the loop that the requests of one connection take, before others have their turn
+UNDER_WAY_MAX: Final = 4096  # requests that are being answered, beyond which nothing more is read
 KEPT_MAX: Final = 64 << 20  # bytes of answers that wait, beyond which the connection has 30 s
 KEPT_S: Final = 30.0
 IDLE_S: Final = 120.0  # silence after which a connection is closed
@@ -59,6 +61,8 @@ class ClientConnection(asyncio.Protocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self.turns = asyncio.Semaphore(TURNS)
+        self._under_way = 0  # requests that are being answered
+        self._is_held = False  # nothing is read because of them, or as others have their turn
         self.address = self.host = self.local_host = ""
         self.is_closed = False
         self.is_ending = False  # what comes is dropped: nobody would answer it
@@ -91,9 +95,32 @@ class ClientConnection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._writable.set()
+        self._read_on()
+
+    def began(self) -> None:
+        self._under_way += 1
+
+    def ended(self) -> None:
+        self._under_way -= 1
+        if self._is_held and self._under_way <= UNDER_WAY_MAX // 2:
+            self._go_on_reading()
+
+    def _hold(self) -> None:
+        """Read no more for now."""
+        self._is_held = True
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
-            asyncio.get_running_loop().call_soon(self._go_on)
+            self._transport.pause_reading()
+
+    def _go_on_reading(self) -> None:
+        self._is_held = False
+        self._read_on()
+
+    def _read_on(self) -> None:
+        """Read again, if nothing else speaks against it, and take what has come before."""
+        if self._transport is None or self._transport.is_closing() or self._is_held or not self._writable.is_set():
+            return
+        self._transport.resume_reading()
+        asyncio.get_running_loop().call_soon(self._go_on)
 
     def data_received(self, data: bytes) -> None:
         self.heard = time.monotonic()
@@ -214,12 +241,13 @@ class ClientConnection(asyncio.Protocol):
 
     def _read(self) -> None:
         """Take the requests that have come whole."""
-        received, at = self._received, 0
+        received, at, began = self._received, 0, time.monotonic()
         with memoryview(received) as view:
             while (
                 not self.is_closed
                 and not self.is_ending
                 and self._writable.is_set()
+                and not self._is_held
                 and (size := frame_size(view[at : at + 4].tobytes())) is not None
             ):
                 if len(view) - at >= 8 and (length := int.from_bytes(view[at + 5 : at + 8], "big")) > HEADER_MAX:
@@ -235,4 +263,9 @@ class ClientConnection(asyncio.Protocol):
                     at += size
                     if not frame.is_answer:
                         self._take(frame, self)
+                if self._under_way >= UNDER_WAY_MAX:  # each takes memory; `ended` goes on
+                    self._hold()
+                elif time.monotonic() - began > TURN_S:
+                    self._hold()
+                    asyncio.get_running_loop().call_soon(self._go_on_reading)
         del received[:at]

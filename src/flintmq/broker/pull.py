@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, NamedTuple
@@ -50,6 +51,7 @@ from flintmq.remoting.pulls import BYTES_MAX, FIELDS, TAG, answer_pieces, pull_a
 COMMITS, SUSPENDS, SUBSCRIBES = 1, 2, 4  # bits of sysFlag
 MESSAGES_MAX: Final = 1024
 SUSPEND_MAX_MS: Final = 600_000
+TAGS_MAX: Final = 64 << 10  # letters of a subscription, whose tags each look at the queue counts anew
 HELD_MAX: Final = 100_000  # pulls; more are answered at once
 _DEFAULTS: Final = tuple(FIELDS.values())
 
@@ -126,7 +128,11 @@ class HeldPull(Held):
 
 
 class Pulls:
-    """Answers pulls, and holds those that have to wait. Thread: the loop's."""
+    """Answers pulls, and holds those that have to wait. Thread: the loop's.
+
+    Attributes:
+        got: how many messages a group got of a topic; key: topic, group.
+    """
 
     def __init__(self, served: Served, clients: Clients, offsets: Offsets) -> None:
         self._served, self._clients, self._offsets = served, clients, offsets
@@ -134,6 +140,7 @@ class Pulls:
         self._pieces: dict[tuple[int, str], tuple[bytes, ...]] = {}  # code and remark -> the header of such an answer
         self._is_compiled = compiled()
         self.held = 0
+        self.got: Counter[tuple[str, str]] = Counter()
         self._is_stopping = False
 
     def handlers(self) -> dict[int, Handler]:
@@ -217,6 +224,8 @@ class Pulls:
                 if news != self._served.news(pull.place):  # there may be some that this read did not see
                     asyncio.get_running_loop().call_soon(self._wake, pull)
                 return pull
+        if found.count:
+            self.got[asked.topic, asked.group] += found.count
         return self._answer(
             asked, code, found.status.name, found.next_begin_offset, found.min_offset, found.max_offset, found.data
         )
@@ -265,6 +274,8 @@ class Pulls:
             expression, kind = known.expression, known.kind
         if kind != TAG:
             raise Refused(SYSTEM_ERROR, f"The broker does not support consumer to filter message by {kind}")
+        if len(expression) > TAGS_MAX:
+            raise Refused(SYSTEM_ERROR, f"a subscription of {len(expression)} letters; {TAGS_MAX} are the most")
         return None if expression.strip() in ("", "*") else expression
 
     # -- waiting ------------------------------------------------------------------------------------------------------

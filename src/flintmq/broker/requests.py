@@ -55,6 +55,12 @@ class Peer(Protocol):
     def send_encoded(self, head: bytes, body: bytes = b"") -> None:
         """Send the bytes of a frame, in one part or two."""
 
+    def began(self) -> None:
+        """Count one more request that is being answered."""
+
+    def ended(self) -> None:
+        """Count one less."""
+
     async def writable(self) -> None:
         """Wait until the client takes its answers, or is gone."""
 
@@ -211,6 +217,7 @@ class Requests:
             task = asyncio.get_running_loop().create_task(self._later(request, found))
             self._tasks.add(task)  # the loop itself keeps no task alive
             task.add_done_callback(self._tasks.discard)
+            request.peer.began()
         elif isinstance(found, Held):
             found.resume = partial(self.call, request)
         else:
@@ -238,6 +245,7 @@ class Requests:
             found = self._told(request, error)
         finally:
             answer.close()  # one that was never begun, at the broker's end
+            request.peer.ended()
         self.end(request, found)
 
     def _count(self, request: Request) -> None:

@@ -229,7 +229,8 @@ class Sends:
             settings = TopicSettings(queues, queues, template.perm & ~INHERITS)
         await self._served.make_topic(asked.topic, settings)
         facts = self._served.topic(asked.topic)
-        assert facts is not None
+        if facts is None:  # somebody has deleted it meanwhile; a client makes it anew
+            raise Refused(TOPIC_NOT_EXIST, f"topic[{asked.topic}] not exist, apply first please!")
         return facts
 
     def _send(self, request: Request, asked: SendRequest, facts: TopicFacts) -> Answer | Coroutine[None, None, Answer]:
@@ -250,6 +251,8 @@ class Sends:
 
     def _message(self, request: Request, asked: SendRequest, topic: str, queue_id: int) -> Message:
         text = asked.properties
+        if len(text) > PROPERTIES_MAX:  # before it is parsed, which takes a tenth of a second for a megabyte
+            raise Refused(MESSAGE_ILLEGAL, self._illegal())
         if _PREPARED in text and properties.parse(text).get(properties.TRAN_MSG, "").lower() == "true":
             raise Refused(NO_PERMISSION, "this broker takes no messages of transactions")
         level = 0
@@ -307,6 +310,13 @@ class Sends:
         """Put a batch, all of it or nothing."""
         if asked.topic.startswith(RETRY):
             raise Refused(MESSAGE_ILLEGAL, f"batch request does not support retry group {asked.topic}")
+        if len(request.frame.body) > self._served.config.max_message_size:
+            raise Refused(MESSAGE_ILLEGAL, self._illegal())
+        # A frame has room for hundreds of thousands of messages: they would hold the loop for a second.
+        return await self._served.run(self._put_batch, request, asked, queue_id)
+
+    def _put_batch(self, request: Request, asked: SendRequest, queue_id: int) -> Answer:
+        """Put a batch and return its answer. Thread: any."""
         messages = [
             Message(
                 asked.topic,
@@ -323,7 +333,7 @@ class Sends:
         ]
         if not messages:
             raise Refused(MESSAGE_ILLEGAL, "the batch is empty")
-        results = await self._served.run(self._store.put_batch, messages, self._shared(asked))
+        results = self._store.put_batch(messages, self._shared(asked))
         return self._answered(
             request.frame.opaque, results, queue_id, properties.parse(asked.properties).get(properties.UNIQ_KEY)
         )

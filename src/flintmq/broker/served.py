@@ -79,6 +79,9 @@ class Served(Protocol):
         Who reads and then waits compares it.
         """
 
+    def ends(self) -> Mapping[str, int]:
+        """Return how many messages the queues of each topic ever had; nothing where nobody puts."""
+
     def figures(self) -> Mapping[str, str]:
         """Return how fast messages come and go, by RocketMQ's names; nothing where nobody puts."""
 

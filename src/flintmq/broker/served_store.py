@@ -75,6 +75,8 @@ class ServedStore:
         self._is_waking = False
         self._hot: dict[Place, tuple[int, int]] = {}  # the oldest read that was near the log's end: queue, log offset
         self._rates = PutAndGetRates()
+        self._ends = {name: self._end_of(name) for name in store.topics()}
+        self._grown: set[str] = set()  # topics that may have more than `_ends` says
         store.on_arrival(self._note)
 
     # -- topics and groups --------------------------------------------------------------------------------------------
@@ -132,6 +134,17 @@ class ServedStore:
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         return self.store.bounds(topic, queue_id)
+
+    def ends(self) -> Mapping[str, int]:
+        for topic in self._grown:
+            self._ends[topic] = self._end_of(topic)
+        self._grown.clear()
+        return self._ends
+
+    def _end_of(self, topic: str) -> int:
+        found = self.store.topic(topic)
+        queues = 0 if found is None else max(found.read_queues, found.write_queues)
+        return sum(self.store.bounds(topic, queue_id)[1] for queue_id in range(queues))
 
     def figures(self) -> Mapping[str, str]:
         return self._rates.shown(self.store.stats())
@@ -211,4 +224,5 @@ class ServedStore:
                 places.add(self._came.popleft())
         for place in places:
             self._news[place] += 1
+            self._grown.add(place[0])
         self._arrived(places)

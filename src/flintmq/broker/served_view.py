@@ -98,6 +98,9 @@ class ServedView:
         found = self.broker.groups.get(group)
         return None if found is None else found.get("consumeEnable") is not False
 
+    def ends(self) -> Mapping[str, int]:
+        return {}
+
     def figures(self) -> Mapping[str, str]:
         return {}
 

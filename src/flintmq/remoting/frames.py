@@ -29,6 +29,7 @@ JSON: Final = 0
 ROCKETMQ: Final = 1
 FRAME_MAX: Final = 16 * 1024 * 1024  # of what follows the first four bytes, as at the peer
 LOOSE_MAX: Final = 64 << 10  # of JSON that is not plain: a hostile megabyte would keep an event loop for seconds
+FIELDS_MAX: Final = 1024  # of one header: 100,000 would keep an event loop for a fifth of a second
 VERSION: Final = 479  # of RocketMQ 5.3.3; a name server reads a registration by it
 ANSWER: Final = 1  # bits of the flag
 ONE_WAY: Final = 2
@@ -125,6 +126,8 @@ def _from_json(header: bytes, body: bytes) -> RemotingFrame:
 
     given = value.get("extFields")
     fields = given if isinstance(given, dict) else {}
+    if len(fields) > FIELDS_MAX:
+        raise FormatError(f"a header with {len(fields)} fields; {FIELDS_MAX} are the most", 8)
     return RemotingFrame(
         code=number("code"),
         opaque=number("opaque"),
@@ -169,8 +172,10 @@ def _from_rocketmq(header: bytes, body: bytes) -> RemotingFrame:
     end = _INT32.unpack(take(4))[0]
     if end != len(header) - at:
         raise FormatError(f"fields of {end} bytes with {len(header) - at} left", 8 + at)
-    fields = {}
+    fields = dict[str, str]()
     while at < len(header):
+        if len(fields) == FIELDS_MAX:
+            raise FormatError(f"a header with more than {FIELDS_MAX} fields", 8 + at)
         name = java_decode(take(_INT16.unpack(take(2))[0]))
         fields[name] = java_decode(take(_INT32.unpack(take(4))[0]))
     return RemotingFrame(

@@ -1,5 +1,5 @@
 // Stock Go clients of somebody else's broker, which obey lines as those of Java do (../oracle/README.md, `clients`): of
-// what is there, `consume` (without an order), `stop`, and `send` one by one.
+// what is there, `consume` (without an order), `stop` and `send`.
 package main
 
 import (
@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"time"
 
 	rocketmq "github.com/apache/rocketmq-client-go/v2"
 	"github.com/apache/rocketmq-client-go/v2/consumer"
@@ -20,17 +21,18 @@ import (
 )
 
 type operation struct {
-	Op, As, Names, Group, Tags, Topic, Keys string
-	Topics, Bodies                          []string
-	Refuse                                  int32
-	Level                                   int
+	Op, As, Names, Group, Tags, Topic, Keys, How string
+	Topics, Bodies                               []string
+	Refuse                                       int32
+	Level                                        int
 }
 
 var (
-	turn   sync.Mutex
-	pushed = map[string]rocketmq.PushConsumer{}
-	made   int
-	answer = map[string]any{"status": "OK"} // of the operation that runs
+	turn      sync.Mutex
+	pushed    = map[string]rocketmq.PushConsumer{}
+	producers = map[string]rocketmq.Producer{} // by name server: each goes on for good
+	made      int
+	answer    = map[string]any{"status": "OK"} // of the operation that runs
 )
 
 func say(row map[string]any) {
@@ -79,31 +81,108 @@ func consume(op operation) error {
 	return c.Start()
 }
 
-func send(op operation) error {
+func producerOf(names string) (rocketmq.Producer, error) {
+	if p, known := producers[names]; known {
+		return p, nil
+	}
 	made++
 	p, err := rocketmq.NewProducer(
-		producer.WithNameServer(primitive.NamesrvAddr{op.Names}),
+		producer.WithNameServer(primitive.NamesrvAddr{names}),
 		producer.WithInstanceName(fmt.Sprintf("%d-%d", os.Getpid(), made)))
+	if err != nil {
+		return nil, err
+	}
+	if err = p.Start(); err != nil {
+		return nil, err
+	}
+	producers[names] = p
+	return p, nil
+}
+
+// Sends bodies one by one, as one batch, or all at once without waiting; what was acknowledged.
+func send(op operation) error {
+	p, err := producerOf(op.Names)
 	if err != nil {
 		return err
 	}
-	if err = p.Start(); err != nil {
-		return err
-	}
-	defer p.Shutdown()
-	sent := []map[string]any{}
+	messages := []*primitive.Message{}
 	for _, body := range op.Bodies {
 		message := primitive.NewMessage(op.Topic, []byte(body)).WithTag(op.Tags).WithKeys([]string{op.Keys})
-		result, err := p.SendSync(context.Background(), message.WithDelayTimeLevel(op.Level))
+		messages = append(messages, message.WithDelayTimeLevel(op.Level))
+	}
+	sent := []map[string]any{}
+	switch op.How {
+	case "batch":
+		result, err := p.SendSync(context.Background(), messages...)
 		if err != nil {
 			return err
 		}
-		sent = append(sent, map[string]any{
-			"status": "SEND_OK", "id": result.MsgID, "body": body, "offsetId": result.OffsetMsgID,
-			"queue": result.MessageQueue.QueueId, "offset": result.QueueOffset})
+		sent = append(sent, told(result, "batch"))
+	case "oneway":
+		for _, message := range messages {
+			if err := p.SendOneWay(context.Background(), message); err != nil {
+				return err
+			}
+		}
+	case "async":
+		sent = sendAtOnce(p, messages)
+	default:
+		for _, message := range messages {
+			result, err := p.SendSync(context.Background(), message)
+			if err != nil {
+				return err
+			}
+			sent = append(sent, told(result, string(message.Body)))
+		}
 	}
 	answer = map[string]any{"sent": sent}
 	return nil
+}
+
+// The client may call back twice for one failure, so answers are counted by message. A send whose 3 s are over ends the
+// whole process (a nil answer is read): all at once is for brokers that live.
+func sendAtOnce(p rocketmq.Producer, messages []*primitive.Message) []map[string]any {
+	answers := make(chan map[string]any, 2*len(messages))
+	left := 0
+	for _, message := range messages {
+		var once sync.Once
+		body := string(message.Body)
+		err := p.SendAsync(context.Background(), func(_ context.Context, result *primitive.SendResult, err error) {
+			once.Do(func() {
+				if err != nil {
+					answers <- nil
+				} else {
+					answers <- told(result, body)
+				}
+			})
+		}, message)
+		if err == nil {
+			left++
+		}
+	}
+	sent := []map[string]any{}
+	limit := time.After(10 * time.Second)
+	for ; left > 0; left-- {
+		select {
+		case row := <-answers:
+			if row != nil {
+				sent = append(sent, row)
+			}
+		case <-limit:
+			return sent
+		}
+	}
+	return sent
+}
+
+func told(result *primitive.SendResult, body string) map[string]any {
+	status := "SEND_OK"
+	if result.Status != primitive.SendOK {
+		status = fmt.Sprintf("status %d", result.Status)
+	}
+	return map[string]any{
+		"status": status, "id": result.MsgID, "body": body, "offsetId": result.OffsetMsgID,
+		"queue": result.MessageQueue.QueueId, "offset": result.QueueOffset}
 }
 
 func facts(m *primitive.MessageExt) map[string]any {

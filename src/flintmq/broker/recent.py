@@ -1,0 +1,84 @@
+"""Counts messages of the last minute, hour and day, as `mqadmin statsAll` shows them.
+
+Those put to a topic, and those that a group got of it.
+Upstream: BrokerStatsManager, of which these are the two figures that mqadmin asks for.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Mapping
+from typing import Final, Generic, TypeVar
+
+from flintmq.broker.pull import Pulls
+from flintmq.broker.requests import Answer, Handler, Refused, Request
+from flintmq.broker.served import Served
+from flintmq.remoting.names import GET_STATS, SYSTEM_ERROR
+
+SPANS: Final = {"statsMinute": (60.0, 5.0), "statsHour": (3600.0, 300.0), "statsDay": (86_400.0, 3600.0)}
+"""RocketMQ's name -> seconds of the span, and from one sample to the next."""
+PUTS, GETS = "TOPIC_PUT_NUMS", "GROUP_GET_NUMS"
+K = TypeVar("K", bound=Hashable)
+
+
+class RecentCounts(Generic[K]):
+    """Shows how much counters grew. Thread: the loop's.
+
+    Args:
+        totals: returns the counters, each of which only grows; one that begins anew counts as 0 until it has its size.
+        now: a clock, in seconds.
+    """
+
+    def __init__(self, totals: Callable[[], Mapping[K, int]], now: Callable[[], float] = time.monotonic) -> None:
+        self._totals, self._now = totals, now
+        first = now(), dict(totals())
+        self._samples = {name: deque([first]) for name in SPANS}
+
+    def take(self) -> None:
+        """Keep the counters of now where a sample is due, and forget those that no span needs."""
+        now = self._now()
+        for name, (span, step) in SPANS.items():
+            samples = self._samples[name]
+            if now - samples[-1][0] >= step:
+                samples.append((now, dict(self._totals())))
+            while len(samples) > 1 and samples[1][0] <= now - span:
+                samples.popleft()
+
+    def shown(self, key: K) -> Mapping[str, Mapping[str, float]] | None:
+        """Return RocketMQ's figures of a counter; None, as there, if nothing came for a day."""
+        self.take()
+        now, total, found = self._now(), self._totals().get(key, 0), {}
+        for name, samples in self._samples.items():
+            at, before = samples[0]
+            grown = max(total - before.get(key, 0), 0)
+            found[name] = {"sum": grown, "tps": round(grown / max(now - at, 1.0), 2), "avgpt": 0.0}
+        return found if found["statsDay"]["sum"] else None
+
+
+class Recent:
+    """Answers for messages that came and went. Thread: the loop's."""
+
+    def __init__(self, served: Served, pulls: Pulls) -> None:
+        self._puts, self._gets = RecentCounts(served.ends), RecentCounts(lambda: pulls.got)
+
+    def handlers(self) -> dict[int, Handler]:
+        return {GET_STATS: self.stats}
+
+    def sample(self) -> None:
+        """Keep counters; to be called every few seconds."""
+        self._puts.take()
+        self._gets.take()
+
+    def stats(self, request: Request) -> Answer:
+        name, key = request.text("statsName"), request.text("statsKey")
+        found = None
+        if name == PUTS:
+            found = self._puts.shown(key)
+        elif name == GETS:
+            topic, _, group = key.partition("@")
+            found = self._gets.shown((topic, group))
+        if found is None:
+            raise Refused(SYSTEM_ERROR, f"The stats <{name}> <{key}> not exist")
+        return request.answer(body=json.dumps(found, separators=(",", ":")).encode())
