@@ -16,16 +16,26 @@ from tests.interop import java
 VERSION = "5.3.3"
 
 
-def words(context: Context, command: str, *more: str) -> list[str]:
-    """The command line of the oracle.
+def built(version: str) -> Path:
+    """The folder of the oracle's build for a version of RocketMQ.
 
     Raises:
         Unavailable: there is no Java, no Maven, or it cannot build.
     """
+    found, why = java.home(version)
+    if found is None:
+        raise Unavailable(why)
+    return found
+
+
+def words(context: Context, command: str, *more: str) -> list[str]:
+    """The command line of the oracle.
+
+    Raises:
+        Unavailable: as `built`.
+    """
     if context.oracle is None:
-        context.oracle, why = java.home(VERSION)
-        if context.oracle is None:
-            raise Unavailable(why)
+        context.oracle = built(VERSION)
     classes = f"{context.oracle}/target/oracle.jar{os.pathsep}{context.oracle}/lib/*"
     opened = "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED"  # the transient pool locks its buffers
     return ["java", opened, "-Doracle.log=OFF", "-cp", classes, "flintmq.oracle.Oracle", command, *more]

@@ -1,8 +1,8 @@
 """The lines of the bench: all that is said of each before it is measured.
 
-`number` is the line's in the list of 38 that the bench holds; some have several bars, and so several ids. The numbers
-31 to 33 are free: they will be of Spark's reading through a source in the JVM. An id's part before its first dot is its
-*family*, which is measured at once. Ids are older than the numbers and stay, so that figures of years can be compared.
+`number` is the line's in the list of 45 that the bench holds; some have several bars, and so several ids. An id's part
+before its first dot is its *family*, which is measured at once. Ids are older than the numbers and stay, so that
+figures of years can be compared.
 """
 
 from __future__ import annotations
@@ -215,6 +215,30 @@ LINES = (
          "memory of `sql`, a group-by over 16 GiB, MiB", "the interpreter, DuckDB, a batch a thread"),
     Line("M1.export", 38, "<= 512", None, "MiB", "memory_lines", "cli",
          "memory of `export` of 16 GiB, MiB", "Parquet's row groups, one a thread"),
+    Line("B1.async.100B", 39, "<= 0.25", 0.2, "Java's broker", "broker_lines", "broker",
+         "`flintmq broker`, a stock Java producer, 256 sends under way, 100 B: the broker's processor time a message / "
+         "Java's", "reading a request and writing its answer in Python"),
+    Line("B1.async.1KB", 39, "<= 0.4", 0.3, "Java's broker", "broker_lines", "broker",
+         "the same, 1 KB", "the same, and new pages of the kernel"),
+    Line("B1.sync", 39, "<= 0.55", 0.3, "Java's broker", "broker_lines", "broker",
+         "the same, 100 B, one at a time", "a wake-up, a read and a write of the socket for each message"),
+    Line("B2.cpu", 40, "<= 0.3", 0.15, "Java's broker", "broker_lines", "broker",
+         "`flintmq broker`, one stock Java push consumer of 200,000 messages of 100 B: the broker's processor time a "
+         "message / Java's", "a request for 32 messages"),
+    Line("B2.rate", 41, ">= 1", 2, "Java's broker", "broker_lines", "broker",
+         "the same: messages a second / Java's", "the client"),
+    Line("B2.readonly", 41, ">= 1", 2, "Java's broker", "broker_lines", "broker",
+         "the same with `--read-only`", "a read of the log for each request"),
+    Line("B3", 42, "<= 1", None, "Java's broker", "broker_lines", "broker",
+         "`flintmq broker`, idle but for a message each 10 ms, from before its send until a push consumer has it: ms, "
+         "99 % / Java's", "wake-ups of both ends"),
+    Line("B4", 43, "<= 0.6", 0.15, "seconds", "broker_lines", "cli",
+         "`flintmq broker` of an empty store, from its start until it is ready: seconds", "imports"),
+    Line("B5", 44, "<= 90", 60, "MiB", "broker_lines", "broker",
+         "memory of `flintmq broker` after 1,000,000 messages of a stock Java producer, files left out, MiB",
+         "Python itself"),
+    Line("B6", 45, "<= 0.15", 0.05, "seconds", "broker_lines", "broker",
+         "the fixture `flintmq_broker`, its start and its stop: seconds", "syncs, and ends of threads"),
 )
 # fmt: on
 FAMILIES = {line.family: line for line in LINES}  # any line of a family: all have its module

@@ -5,11 +5,14 @@ import importlib
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.support.threads import within
 
 ROOT = Path(__file__).resolve().parent.parent
 BENCH = ROOT / "bench"
@@ -223,6 +226,7 @@ def test_resume_measures_only_what_is_not_fresh(bench: Any, monkeypatch: pytest.
 def test_lines_are_chosen_by_number_too(bench: Any):
     assert bench.families(["7", "P8", "24"]) == ["P8", "P13", "P19"]
     assert bench.families(["37"]) == ["HA1", "HA4", "HA7"]
+    assert bench.families(["39", "41", "45"]) == ["B1", "B2", "B6"]
     assert bench.families([]) == list(bench.FAMILIES)
 
 
@@ -238,7 +242,7 @@ def test_every_line_is_declared_once_and_measured_by_its_module(bench: Any):
     lines = bench.LINES
     assert len({line.id for line in lines}) == len(lines)
     assert [line.number for line in lines] == sorted(line.number for line in lines)
-    assert {line.number for line in lines} == set(range(1, 39))
+    assert {line.number for line in lines} == set(range(1, 46))
     for family, where in bench.FAMILIES.items():
         mine = [line for line in lines if line.family == family]
         assert {(line.module, line.layer) for line in mine} == {(where.module, where.layer)}, family
@@ -285,6 +289,58 @@ def test_a_ratio_of_medians_knows_its_rounds(bench: Any):
     ratio = (series([9.0, 5.0, 8.0]) - series([1.0, 1.0, 2.0])) / series([4.0, 2.0, 2.0])
     assert ratio.figure == 7 / 2 and ratio.rounds == [2.0, 2.0, 3.0] and ratio.spread == (2.0, 3.0)
     assert (ratio / 2).rounds == [1.0, 1.0, 1.5] and series([100.0, 109.0]).spread is None
+
+
+class AnsweringClient:
+    """A client that has one answer; it keeps how the broker was at that time."""
+
+    def __init__(self, process: subprocess.Popen[bytes], **answer: float) -> None:
+        self.process, self.answer, self.states = process, answer, list[str]()
+
+    def ask(self, op: str, names: str, **words: Any) -> dict[str, float]:
+        self.states.append(state(self.process))
+        return self.answer
+
+
+def state(process: subprocess.Popen[bytes]) -> str:
+    """A letter of proc(5): S sleeps, T is stopped."""
+    return Path(f"/proc/{process.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0]
+
+
+@pytest.fixture
+def sleeping() -> Iterator[subprocess.Popen[bytes]]:
+    """A process in place of a broker."""
+    process = subprocess.Popen(["sleep", "60"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+LOSSES = {
+    "send": [{"acknowledged": 9, "stored": 10}, {"acknowledged": 10, "stored": 9}, {"acknowledged": 10, "stored": 11}],
+    "deliver": [{"messages": 9}],
+}
+
+
+@pytest.mark.parametrize(("how", "answer"), [(how, answer) for how, answers in LOSSES.items() for answer in answers])
+def test_a_broker_that_loses_a_message_has_no_figure(
+    bench: Any, sleeping: subprocess.Popen[bytes], how: str, answer: dict[str, float], tmp_path: Path
+):
+    peer = importlib.import_module("broker_peer")
+    client = AnsweringClient(sleeping, seconds=1.0, **answer)
+    broker = peer.Loaded("127.0.0.1:1", sleeping, tmp_path, client)
+    with pytest.raises(peer.Lost, match="of 10 messages: "):
+        getattr(broker, how)("T", 10)
+
+
+def test_a_broker_is_stopped_while_it_is_not_measured(bench: Any, sleeping: subprocess.Popen[bytes], tmp_path: Path):
+    peer = importlib.import_module("broker_peer")
+    client = AnsweringClient(sleeping, seconds=2.0, acknowledged=10, stored=10)
+    broker = peer.Loaded("127.0.0.1:1", sleeping, tmp_path, client)
+    assert within(lambda: state(sleeping) == "T")
+    assert broker.send("T", 10)["a second"] == 5
+    assert within(lambda: state(sleeping) == "T")
+    assert client.states == ["S"]
 
 
 def test_rows_and_versions_of_a_table_are_counted_from_its_log(bench: Any, tmp_path: Path):

@@ -78,7 +78,7 @@ def classes(version: str, built: Path) -> tuple[str, ...]:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
             made = Path(folder, path.name)
-            java = Java(version, built, [f"-XX:ArchiveClassesAtExit={made}", *QUIET.split()])
+            java = Java(version, built, [*SHORT_LIVED, f"-XX:ArchiveClassesAtExit={made}", *QUIET.split()])
             java("run", Path(folder, "store"), {}, [{"op": "gen", "count": 100, "seed": 1, "topics": ["T"]}], ["T"])
             if not made.exists():
                 return ()
@@ -87,11 +87,11 @@ def classes(version: str, built: Path) -> tuple[str, ...]:
 
 
 class Java:
-    """One version of the real store; `options` are Java's, else those that have it map its classes."""
+    """One version of the real store; `options` are Java's, else those for one that lives for seconds."""
 
     def __init__(self, version: str, built: Path, options: Iterable[str] = ()) -> None:
         self.version, self.built = version, built
-        self._options = tuple(options) or classes(version, built)
+        self._options = tuple(options) or (*SHORT_LIVED, *classes(version, built))
 
     def words(
         self, command: str, store: Path, keys: dict[str, Any], ops: Iterable[dict[str, Any]], topics: Iterable[str],
@@ -103,7 +103,7 @@ class Java:
         config.write_text(json.dumps(parts | (more or {})))
         script.write_text("".join(json.dumps(op) + "\n" for op in ops))
         path = f"{self.built}/target/oracle.jar:{self.built}/lib/*"
-        words = ["java", *SHORT_LIVED, *self._options, OFTEN, "-cp", path, "flintmq.oracle.Oracle"]
+        words = ["java", *self._options, OFTEN, "-cp", path, "flintmq.oracle.Oracle"]
         words += [command, "--store", str(store), "--config", str(config)]
         return [*words, *(["--ops", str(script)] if command in ("run", "broker") else [])]
 

@@ -5,6 +5,7 @@ import random
 import socket
 import subprocess
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -21,15 +22,14 @@ KEYS: dict[str, Any] = {
     "timerFlushIntervalMs": 20_000,  # a flush of its timer, which nothing here uses, copies 38 MB each second
 }
 LONGEST_S = 120
-FOREVER = {"op": "sleep", "ms": LONGEST_S * 1000}
 
 
-def java_of(version: str) -> Java:
-    """The real broker of this version, or a skip."""
+def java_of(version: str, options: Iterable[str] = ()) -> Java:
+    """The real broker of this version, or a skip; `options` are Java's."""
     built, why = home(version)
     if built is None:
         pytest.skip(f"RocketMQ {version}: {why}")
-    return Java(version, built)
+    return Java(version, built, options)
 
 
 def free_ports() -> tuple[int, int]:
@@ -50,7 +50,8 @@ class RunningBroker:
     """Starts the broker, lets its clients do `ops`, and ends it at the end of the `with` block.
 
     `folder` is for its store, `root`, and its files; `broker` and `store` are keys of its configuration; `names` and
-    `address` are those of the name server and of the broker's listenPort, `HOST:PORT`.
+    `address` are those of the name server and of the broker's listenPort, `HOST:PORT`; `options` are Java's, else those
+    for one that lives for seconds; after `longest_s` it ends by itself.
     """
 
     def __init__(
@@ -62,8 +63,10 @@ class RunningBroker:
         topics: dict[str, Any] | None = None,
         broker: dict[str, Any] | None = None,
         store: dict[str, Any] | None = None,
+        options: Iterable[str] = (),
+        longest_s: int = LONGEST_S,
     ) -> None:
-        java, (names, port) = java_of(version), free_ports()
+        java, (names, port) = java_of(version, options), free_ports()
         folder.mkdir(exist_ok=True)
         self.names, self.address, self.root = f"127.0.0.1:{names}", f"127.0.0.1:{port}", folder / "store"
         self._ops, self._out = ops, folder / "out"
@@ -74,7 +77,8 @@ class RunningBroker:
             "broker_port": port,
             "topics": topics or {},
         }
-        words = java.words("broker", self.root, KEYS | (store or {}), [*ops, FOREVER], [], folder, more)
+        forever = {"op": "sleep", "ms": longest_s * 1000}
+        words = java.words("broker", self.root, KEYS | (store or {}), [*ops, forever], [], folder, more)
         with open(self._out, "wb") as out, open(folder / "err", "wb") as err:
             self.process = subprocess.Popen(words, stdout=out, stderr=err)
 

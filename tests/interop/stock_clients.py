@@ -12,6 +12,7 @@ import subprocess
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -124,8 +125,11 @@ class Client:
 KINDS = ("java-5.3.3", "java-5.5.0", "go")
 
 
-def clients(kind: str, folder: Path) -> Client:
-    """Clients of this kind, or a skip; `folder` is for what they keep and say."""
+def clients(kind: str, folder: Path, options: Iterable[str] = ()) -> Client:
+    """Clients of this kind, or a skip; `folder` is for what they keep and say.
+
+    `options` are Java's, else those for one that lives for seconds.
+    """
     if kind == "go":
         program, why = _go_program()
         if program is None:
@@ -136,8 +140,9 @@ def clients(kind: str, folder: Path) -> Client:
     if built is None:
         pytest.skip(f"RocketMQ {version}: {why}")
     path = f"{built}/target/oracle.jar:{built}/lib/*"
-    options = [*SHORT_LIVED, *classes(version, built), "-Xmx256m", LOOKS, f"-Duser.home={folder}"]
-    return Client(kind, ["java", *options, "-cp", path, "flintmq.oracle.Oracle", "clients"], folder)
+    options = tuple(options) or (*SHORT_LIVED, *classes(version, built), "-Xmx256m")
+    words = ["java", *options, LOOKS, f"-Duser.home={folder}", "-cp", path, "flintmq.oracle.Oracle", "clients"]
+    return Client(kind, words, folder)
 
 
 @cache

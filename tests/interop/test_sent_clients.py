@@ -131,6 +131,22 @@ def test_a_delay_level(client: Client, broker: Served) -> None:
     client.stop("Late")
 
 
+def test_the_load_of_the_bench(java: Client, broker: Served, tmp_path: Path) -> None:
+    """It says how many were acknowledged, stored and consumed; a broker that has fewer is found out."""
+    for window, before in ((0, 0), (16, 300)):
+        sent = java.ask("load", broker.address, topic="T", count=300, size=100, window=window, before=before)
+        assert (sent["acknowledged"], sent["stored"]) == (300, 300) and sent["seconds"] > 0
+    assert {len(one.body) for one in messages(tmp_path / "store", "T")} == {100}
+    got = java.ask("drain", broker.address, topic="T", count=600, group="D")
+    assert got["messages"] == 600 and got["seconds"] > 0
+    paced = java.ask("pace", broker.address, topic="P", count=50, group="P", pause_ms=2)
+    assert paced["messages"] == 50 and 0 < paced["p50_us"] <= paced["p99_us"] < 10_000_000
+    refusing = ("--set", "maxMessageSize=200")
+    with served(tmp_path / "other", tmp_path, "--dev", *refusing, writes=True) as other:
+        sent = java.ask("load", other.address, topic="T", count=5, size=1000, window=4, before=0)
+        assert (sent["acknowledged"], sent["stored"]) == (0, 0)
+
+
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 def test_what_was_acknowledged_outlives_kill_9(java: Client, tmp_path: Path, flush: str) -> None:
     """Thousands are on their way each time; clients send again what got no answer, so one may be there twice."""

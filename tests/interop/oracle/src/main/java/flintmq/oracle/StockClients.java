@@ -99,6 +99,15 @@ final class StockClients {
             case "admin" -> {
                 return Oracle.row("text", admin(op));
             }
+            case "load" -> {
+                return Load.send(op, instance());
+            }
+            case "drain" -> {
+                return Load.drain(op, instance());
+            }
+            case "pace" -> {
+                return Load.pace(op, instance());
+            }
             default -> throw new IllegalArgumentException("unknown operation");
         }
         return Oracle.row("status", "OK");
