@@ -45,7 +45,7 @@ def b2(context: Context) -> Results:
     count = DELIVERED // 20 if context.quick else DELIVERED
     with both_brokers(context) as (ours, theirs), ExitStack() as running:
         for broker in (ours, theirs):
-            broker.send("Bench", count)
+            broker.fill("Bench", count)
         read_only = running.enter_context(flintmq_broker(ours.store.parent / "read-only", ours.client, ours.store))
         cases = {"flintmq": ours, "read-only": read_only, "java": theirs}
         found = measure(
@@ -89,8 +89,7 @@ def b5(context: Context) -> Results:
     with context.folder("memory") as folder, stock_client(folder) as client:
         with flintmq_broker(folder / "flintmq", client) as broker:
             cost = {"MiB at the start": resident_mib(broker)}
-            for _ in range(10):
-                broker.send("Bench", count // 10)
+            broker.fill("Bench", count)
             cost["MiB"] = resident_mib(broker)
     found = Found({"flintmq": [cost]})
     return {"B5": found.result(found["flintmq MiB"], messages=count)}
