@@ -6,6 +6,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -26,7 +27,11 @@ def request(
     head |= {"serializeTypeCurrentRPC": "JSON"}
     if fields:
         head["extFields"] = {name: str(value) for name, value in fields.items()}
-    text = json.dumps(head, separators=SEPARATORS, ensure_ascii=False).encode()
+    written = partial(json.dumps, head, separators=SEPARATORS)
+    try:
+        text = written(ensure_ascii=False).encode()
+    except UnicodeEncodeError:  # half a surrogate pair can be sent as an escape only
+        text = written().encode()
     return struct.pack(">II", 4 + len(text) + len(body), len(text)) + text + body
 
 
