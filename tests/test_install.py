@@ -90,7 +90,7 @@ def test_the_package_index_gets_links_that_work(wheel: Path):
 
 @pytest.mark.turn(2, of=["setup.py", "pyproject.toml"])
 def test_a_wheel_is_small_and_so_is_what_it_installs(wheel: Path, python: Path):
-    assert wheel.stat().st_size <= 2_700_000  # with the sources of the jar, and what a broker needs
+    assert wheel.stat().st_size <= 3_000_000  # with the sources of the jar, and a broker
     packages = next((python.parent.parent / "lib").glob("python*/site-packages"))
     mine = [
         path
