@@ -6,10 +6,12 @@ import socket
 import struct
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
+from flintmq.message import StoredMessage
 from flintmq.remoting.client import split_address
 from flintmq.remoting.frames import RemotingFrame, decode_frame, frame_size
 
@@ -117,6 +119,44 @@ def pull(topic: str = "T", queue_id: int = 0, offset: int = 0, group: str = "G",
     usual = {"maxMsgNums": 32, "sysFlag": 4, "commitOffset": 0, "suspendTimeoutMillis": 0, "subVersion": 1}
     place = {"consumerGroup": group, "topic": topic, "queueId": queue_id, "queueOffset": offset}
     return {**place, **usual, "subscription": "*", "expressionType": "TAG", **more}
+
+
+def pop(topic: str = "T", group: str = "G", **more: Any) -> dict[str, Any]:
+    """The fields of a pop of any queue, of 32 messages for a minute, that does not wait."""
+    usual = {"queueId": -1, "maxMsgNums": 32, "invisibleTime": 60_000, "pollTime": 0, "bornTime": 0, "initMode": 0}
+    return {"consumerGroup": group, "topic": topic, **usual, "expType": "TAG", "exp": "*", "order": "false", **more}
+
+
+@dataclass(frozen=True)
+class PoppedMessage:
+    """A popped message as Java's client has it: with a receipt that it makes itself, unless the broker gave one."""
+
+    message: StoredMessage
+    receipt: str
+
+    def fields(self, topic: str = "T", group: str = "G", **more: Any) -> dict[str, Any]:
+        """The fields by which the client names it; a retry is one of the topic of retries."""
+        words = self.receipt.split(" ")
+        place = {"topic": f"%RETRY%{group}_{topic}" if words[4] == "1" else topic, "queueId": words[6]}
+        return {"consumerGroup": group, **place, "offset": words[7], "extraInfo": self.receipt, **more}
+
+
+def popped(answer: RemotingFrame) -> list[PoppedMessage]:
+    """The messages of a pop's answer, with receipts as MQClientAPIImpl.processPopResponse makes them."""
+    found, fields = list[PoppedMessage](), answer.fields
+    starts = dict(one.rsplit(" ", 1) for one in fields.get("startOffsetInfo", "").split(";") if one)
+    offsets = dict(one.rsplit(" ", 1) for one in fields.get("msgOffsetInfo", "").split(";") if one)
+    for raw in records(answer.body):
+        message = StoredMessage(raw)
+        receipt = message.properties.get("POP_CK")
+        if receipt is None:
+            kind = "1" if message.topic.startswith("%RETRY%") else "0"
+            queue = f"{kind} {message.queue_id}"
+            assert str(message.queue_offset) in offsets[queue].split(",")
+            head = f"{starts[queue]} {fields['popTime']} {fields['invisibleTime']} {fields['reviveQid']} {kind}"
+            receipt = f"{head} broker-a {message.queue_id} {message.queue_offset}"
+        found.append(PoppedMessage(message, receipt))
+    return found
 
 
 def send(topic: str = "T", queue_id: int = 0, properties: str = "", **more: Any) -> dict[str, Any]:

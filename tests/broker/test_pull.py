@@ -327,7 +327,7 @@ def test_a_held_pull_goes_with_its_connection(served: Serve, store: Path, line: 
 
 
 def test_more_than_may_be_held(served: Serve, store: Path, line: Connected, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("flintmq.broker.pull.HELD_MAX", 2)
+    monkeypatch.setattr("flintmq.broker.held.HELD_MAX", 2)
     broker = served(store)
     talk = line(broker)
     held = [talk.start(PULL, pull(offset=30, **HOLD)) for _ in range(2)]

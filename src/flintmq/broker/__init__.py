@@ -12,7 +12,13 @@ routes       answers of a name server
 name_servers a broker of a cluster: its entry at name servers
 send         sends, and what consumers send back
 clients      heartbeats, members of groups, subscriptions
-pull         pulls, and those that are held
+held         requests that wait for messages
+pull         pulls
+pop          the pop engine: gives messages for a time
+flights      what groups have in flight, and what comes again of it
+pop_requests  pops, and what consumers say of popped messages
+receipts     by which they say it
+modes        queues that the broker assigns, and which groups pop
 locks        leases of queues
 offsets      offsets of groups beside a store that is only read
 store_offsets  those of a store that is written

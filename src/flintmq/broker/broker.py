@@ -13,16 +13,20 @@ import time
 from collections.abc import Coroutine, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 from flintmq.broker.broker_keys import BrokerKeys, settings_of
 from flintmq.broker.clients import Clients
 from flintmq.broker.connection import ClientConnection
+from flintmq.broker.held import Held
 from flintmq.broker.listener import BrokerListener
 from flintmq.broker.locks import Locks
 from flintmq.broker.lookup import Lookup
+from flintmq.broker.modes import Modes
 from flintmq.broker.name_servers import NameServers
 from flintmq.broker.offsets import SAVE_S, KeptOffsets
+from flintmq.broker.pop import Pops
+from flintmq.broker.pop_requests import PopRequests
 from flintmq.broker.pull import Pulls
 from flintmq.broker.recent import Recent
 from flintmq.broker.requests import Around, PlainTaker, Requests
@@ -54,7 +58,8 @@ LEAST_S: Final = 0.2  # of it, for workers that are about to end
 WRITES: Final = (
     names.SEND, names.SEND_SHORT, names.SEND_BATCH, names.SEND_BACK, names.END_TRANSACTION,
     names.MAKE_TOPIC, names.DELETE_TOPIC, names.FORGET_TOPIC, names.MAKE_GROUP, names.DELETE_GROUP,
-    names.SET_CONFIG, names.RESET_OFFSET,
+    names.SET_CONFIG, names.RESET_OFFSET, names.POP, names.ACK, names.ACK_BATCH, names.CHANGE_INVISIBLE, names.PEEK,
+    names.NOTIFICATION, names.GET_ASSIGNMENT, names.SET_MODE,
 )  # fmt: skip
 
 
@@ -66,7 +71,7 @@ class BrokerStats:
         connections: how many there are now.
         accepted: how many there were.
         broken: how many of these were closed because they broke a rule, or were silent, which the log tells.
-        held: pulls that wait for messages.
+        held: pulls and pops that wait for messages.
         groups: consumer group -> number of its members.
         unsupported: code of a request that is not known here -> how many came.
         failed: requests that met an error, which the log tells.
@@ -282,6 +287,15 @@ class Broker:
             temporary.cleanup()
 
 
+class _Rooms(NamedTuple):
+    """What any broker has, whatever it serves."""
+
+    routes: Routes
+    held: Held
+    pulls: Pulls
+    recent: Recent
+
+
 class _RunningBroker:
     """A broker between start and stop. Thread: the loop's."""
 
@@ -293,8 +307,9 @@ class _RunningBroker:
         self._listener = BrokerListener(self._requests.take, self._left)
         self._workers, self._clients, self._locks = ReadingThreads(WORKERS, "flintmq-broker"), Clients(), Locks()
         self._kept: KeptOffsets | None = None
-        self._pulls: Pulls | None = None
+        self._held: Held | None = None
         self._recent: Recent | None = None
+        self.pops: Pops | None = None  # None: read-only
         self._name_servers: NameServers | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._store: MessageStore | StoreView | None = None
@@ -317,14 +332,20 @@ class _RunningBroker:
         self._tasks.append(asyncio.get_running_loop().create_task(self._keep_time()))
 
     def _join_store(self, store: MessageStore) -> None:
-        served = self.served = ServedStore(store, self._workers, self._options.keys, lambda places: pulls.look(places))
+        served = self.served = ServedStore(store, self._workers, self._options.keys, lambda places: held.look(places))
         self._clients.admit = served.admit
         offsets = StoreOffsets(store)
-        routes, pulls = self._join(served, offsets)
-        self._requests.add(Settings(served, routes, self._clients, offsets, pulls).handlers())
+        rooms = self._join(served, offsets)
+        routes, held = rooms.routes, rooms.held
+        self._requests.add(Settings(served, routes, self._clients, offsets, held).handlers())
+        pops = self.pops = Pops(served, offsets, held, rooms.recent.got, routes.name)
+        self._requests.add(PopRequests(served, pops).handlers())
+        is_alone = not self._options.register
+        self._requests.add(Modes(served, routes, self._clients, is_alone=is_alone).handlers())
+        self._tasks.append(asyncio.get_running_loop().create_task(pops.keep_expiring()))
         sends = Sends(served, self._locks, self._options.cluster)
         self._requests.add(sends.handlers(), in_any_case=True)
-        self._take_plain(*sends.plain(), *pulls.plain(self._requests.end))
+        self._take_plain(*sends.plain(), *rooms.pulls.plain(self._requests.end))
         self._requests.refuse((names.END_TRANSACTION,), "this broker takes no messages of transactions")
 
     async def _join_view(self, view: StoreView) -> None:
@@ -332,14 +353,14 @@ class _RunningBroker:
         kept = self._kept = KeptOffsets(lambda: served.broker, self._options.offsets)
         served = self.served = ServedView(view, self._workers, self._clients.names)
         await served.first_look()
-        _, pulls = self._join(served, kept)
-        self._take_plain(*pulls.plain(self._requests.end))
+        rooms = self._join(served, kept)
+        self._take_plain(*rooms.pulls.plain(self._requests.end))
         why = f"{self._options.name} serves {view.root} read-only: nothing can be sent or changed here"
         self._requests.refuse(WRITES, why)
 
         def looked(gone: Set[str]) -> None:
             kept.forget(gone)
-            pulls.look()
+            rooms.held.look()
 
         self._tasks.append(asyncio.get_running_loop().create_task(served.keep_looking(looked)))
 
@@ -348,12 +369,13 @@ class _RunningBroker:
         if not self._is_disturbed:
             self._listener.plain = plain
 
-    def _join(self, served: Served, offsets: Offsets) -> tuple[Routes, Pulls]:
+    def _join(self, served: Served, offsets: Offsets) -> _Rooms:
         """Make the rooms that any broker has."""
         options = self._options
         routes = Routes(served, options.name, options.cluster, options.advertise, self._listener.port)
-        pulls = self._pulls = Pulls(served, self._clients, offsets)
-        recent = self._recent = Recent(served, pulls)
+        held = self._held = Held(served)
+        recent = self._recent = Recent(served)
+        pulls = Pulls(served, self._clients, offsets, held, recent.got)
         self._clients.gone = self._locks.left
         for room in (
             self._clients,
@@ -367,7 +389,7 @@ class _RunningBroker:
             self._requests.add(room.handlers())
         address = join_address(options.advertise or "", self._listener.port)
         self._name_servers = NameServers(options.register, routes, address, self._is_view)
-        return routes, pulls
+        return _Rooms(routes, held, pulls, recent)
 
     async def stop(self) -> None:
         deadline = time.monotonic() + STOP_S
@@ -376,8 +398,8 @@ class _RunningBroker:
         await self._listener.stop()
         for task in self._tasks:
             task.cancel()
-        if self._pulls is not None:
-            self._pulls.stop()
+        if self._held is not None:
+            self._held.stop()
         await self._requests.drain(STOP_S)
         await self._listener.end(deadline - time.monotonic())
         await self._save()
@@ -394,7 +416,7 @@ class _RunningBroker:
             listener.connections,
             listener.accepted,
             listener.broken,
-            0 if self._pulls is None else self._pulls.held,
+            0 if self._held is None else self._held.count,
             groups,
             dict(requests.unsupported),
             requests.failed,
@@ -402,8 +424,8 @@ class _RunningBroker:
 
     def _left(self, connection: ClientConnection) -> None:
         self._clients.left(connection)
-        if self._pulls is not None:
-            self._pulls.left(connection)
+        if self._held is not None:
+            self._held.left(connection)
 
     async def _keep_time(self) -> None:
         """Take out silent members and leases that have ended, and save offsets, again and again."""

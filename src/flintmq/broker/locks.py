@@ -7,10 +7,10 @@ import time
 from collections.abc import Iterator
 from typing import Any, Final
 
-from flintmq.broker.requests import Answer, Handler, Refused, Request
+from flintmq.broker.requests import Answer, Handler, Request, member_text
 from flintmq.broker.served import Place
 from flintmq.format import config_json
-from flintmq.remoting.names import LOCK_QUEUES, SYSTEM_ERROR, UNLOCK_QUEUES
+from flintmq.remoting.names import LOCK_QUEUES, UNLOCK_QUEUES
 
 LEASE_S: Final = 60.0  # clients renew each 20 s
 
@@ -27,7 +27,7 @@ class Locks:
     def lock(self, request: Request) -> Answer:
         """Lease the queues that nobody else has; answer with those that the client has now."""
         told = request.json()
-        group, client, now = _text(told, "consumerGroup"), _text(told, "clientId"), time.monotonic()
+        group, client, now = member_text(told, "consumerGroup"), member_text(told, "clientId"), time.monotonic()
         leases, given = self._leases.setdefault(group, {}), []
         for place, shown in _queues(told):
             owner, end = leases.get(place, (client, 0.0))
@@ -38,7 +38,7 @@ class Locks:
 
     def unlock(self, request: Request) -> Answer:
         told = request.json()
-        client, leases = _text(told, "clientId"), self._leases.get(_text(told, "consumerGroup"), {})
+        client, leases = member_text(told, "clientId"), self._leases.get(member_text(told, "consumerGroup"), {})
         for place, _ in _queues(told):
             if leases.get(place, ("", 0.0))[0] == client:
                 del leases[place]
@@ -63,13 +63,6 @@ class Locks:
                 del leases[place]
             if not leases:
                 del self._leases[group]
-
-
-def _text(told: config_json.JsonObject, name: str) -> str:
-    found = told.get(name)
-    if not isinstance(found, str) or not found:
-        raise Refused(SYSTEM_ERROR, f"the body's {name} is missing")
-    return found
 
 
 def _queues(told: config_json.JsonObject) -> Iterator[tuple[Place, Any]]:

@@ -105,7 +105,7 @@ class Lookup:
         return request.answer(fields={"offset": str(self._bounds(request)[1])})
 
     async def earliest_time(self, request: Request) -> Answer:
-        first = await self._first(*self._queue(request))
+        first = await first_of(self._served, *self._queue(request))
         time = StoredMessage(first.data).store_timestamp if first.count else NEVER
         return request.answer(fields={"timestamp": str(time)})
 
@@ -114,10 +114,6 @@ class Lookup:
 
     def _bounds(self, request: Request) -> tuple[int, int]:
         return self._served.bounds(*self._queue(request))
-
-    async def _first(self, topic: str, queue_id: int) -> RawResult:
-        """Read the first message of a queue."""
-        return await self._served.read(topic, queue_id, self._served.bounds(topic, queue_id)[0])
 
     # -- offsets of groups ------------------------------------------------------------------------------------------
 
@@ -130,7 +126,7 @@ class Lookup:
         found = self._offsets.get(group, topic, queue_id)
         if found is None and not request.flag("setZeroIfNotFound", True):
             raise Refused(QUERY_NOT_FOUND, "Not found, do not set to zero, maybe this group boot first")
-        if found is None and await self._is_young(topic, queue_id):
+        if found is None and await is_young(self._served, topic, queue_id):
             found = 0
         if found is None:
             raise Refused(QUERY_NOT_FOUND, "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first")
@@ -156,13 +152,19 @@ class Lookup:
         await asyncio.sleep(COMMIT_ANSWER_S)
         return request.answer()
 
-    async def _is_young(self, topic: str, queue_id: int) -> bool:
-        """Return whether a queue begins at 0, and with a message near the log's end.
 
-        RocketMQ asks whether that message is in the page cache: a new group gets everything of a topic that is as new.
-        """
-        first = await self._first(topic, queue_id)
-        if not first.count:
-            return first.min_offset == 0
-        old = self._served.log_bounds[1] - YOUNG_FILES * self._served.log_file_size
-        return first.min_offset == 0 and StoredMessage(first.data).physical_offset >= old
+async def is_young(served: Served, topic: str, queue_id: int) -> bool:
+    """Return whether a queue begins at 0, and with a message near the log's end.
+
+    RocketMQ asks whether that message is in the page cache: a new group gets everything of a topic that is as new.
+    """
+    first = await first_of(served, topic, queue_id)
+    if not first.count:
+        return first.min_offset == 0
+    old = served.log_bounds[1] - YOUNG_FILES * served.log_file_size
+    return first.min_offset == 0 and StoredMessage(first.data).physical_offset >= old
+
+
+async def first_of(served: Served, topic: str, queue_id: int) -> RawResult:
+    """Read the first message of a queue."""
+    return await served.read(topic, queue_id, served.bounds(topic, queue_id)[0])

@@ -10,25 +10,26 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, NamedTuple
 
+from flintmq.broker import requests
 from flintmq.broker.clients import Clients
+from flintmq.broker.held import Held
 from flintmq.broker.requests import (
     ALONE_MIN,
     INT32,
     INT64,
     EncodedAnswer,
     Handler,
-    Held,
     Outcome,
     Peer,
     PlainTaker,
     Refused,
     Request,
 )
-from flintmq.broker.served import Offsets, Place, Served
+from flintmq.broker.served import Offsets, Place, Served, TopicFacts
 from flintmq.kernels import compiled
 from flintmq.kernels.write import pull_frame
 from flintmq.message import GetMessageStatus, RawResult
@@ -52,7 +53,6 @@ COMMITS, SUSPENDS, SUBSCRIBES = 1, 2, 4  # bits of sysFlag
 MESSAGES_MAX: Final = 1024
 SUSPEND_MAX_MS: Final = 600_000
 TAGS_MAX: Final = 64 << 10  # letters of a subscription, whose tags each look at the queue counts anew
-HELD_MAX: Final = 100_000  # pulls; more are answered at once
 _DEFAULTS: Final = tuple(FIELDS.values())
 
 Status = GetMessageStatus
@@ -107,47 +107,55 @@ class PullRequest(NamedTuple):
         )  # fmt: skip
 
 
-class HeldPull(Held):
+class HeldPull(requests.Held):
     """A pull that is not answered yet.
 
     Attributes:
         asked, peer: what it asks for, and who does.
         deadline: until when it may be held, by time.monotonic.
         is_new: nothing is done for it yet.
-        timer: wakes it at its deadline; set while it is held.
+        again: goes on with it, when it was held.
     """
 
-    __slots__ = ("asked", "deadline", "is_new", "peer", "place", "timer")
-    timer: asyncio.TimerHandle
+    __slots__ = ("again", "asked", "deadline", "is_new", "peer", "place")
 
-    def __init__(self, asked: PullRequest, peer: Peer) -> None:
-        self.asked, self.peer, self.is_new = asked, peer, True
+    def __init__(self, asked: PullRequest, peer: Peer, again: Callable[[HeldPull], Outcome]) -> None:
+        self.asked, self.peer, self.again, self.is_new = asked, peer, again, True
         self.place: Place = asked.topic, asked.queue_id
         held_ms = asked.suspend_ms if asked.sys_flag & SUSPENDS else 0
         self.deadline = time.monotonic() + min(held_ms, SUSPEND_MAX_MS) / 1000
 
+    @property
+    def ends(self) -> Mapping[Place, int]:
+        return {self.place: self.asked.offset}
+
+    @property
+    def group(self) -> str:
+        return self.asked.group
+
+    def woken(self) -> None:
+        self.resume(lambda request: self.again(self))
+
 
 class Pulls:
-    """Answers pulls, and holds those that have to wait. Thread: the loop's.
+    """Answers pulls, and has those held that have to wait. Thread: the loop's.
 
-    Attributes:
-        got: how many messages a group got of a topic; key: topic, group.
+    Args:
+        got: counts the messages that a group gets of a topic; key: topic, group.
     """
 
-    def __init__(self, served: Served, clients: Clients, offsets: Offsets) -> None:
-        self._served, self._clients, self._offsets = served, clients, offsets
-        self._held: dict[Place, dict[HeldPull, None]] = {}  # in the order in which they came
+    def __init__(
+        self, served: Served, clients: Clients, offsets: Offsets, held: Held, got: Counter[tuple[str, str]]
+    ) -> None:
+        self._served, self._clients, self._offsets, self._held, self._got = served, clients, offsets, held, got
         self._pieces: dict[tuple[int, str], tuple[bytes, ...]] = {}  # code and remark -> the header of such an answer
         self._is_compiled = compiled()
-        self.held = 0
-        self.got: Counter[tuple[str, str]] = Counter()
-        self._is_stopping = False
 
     def handlers(self) -> dict[int, Handler]:
         return {PULL: self.pull, PULL_LITE: self.pull}
 
     def pull(self, request: Request) -> Outcome:
-        return self._begin(HeldPull(PullRequest.of(request), request.peer))
+        return self._begin(HeldPull(PullRequest.of(request), request.peer, self._again))
 
     def plain(self, end: Callable[[Request, Outcome], None]) -> list[PlainTaker]:
         """Return what answers plain pulls without a frame made of them, if anything does.
@@ -166,7 +174,7 @@ class Pulls:
             return None
         asked = PullRequest(*found[1])
         try:
-            outcome = self._begin(HeldPull(asked, peer))
+            outcome = self._begin(HeldPull(asked, peer, self._again))
         except Exception:  # whatever it is: asked again, it gets its words
             return None
         if isinstance(outcome, EncodedAnswer) and not asked.flag & ONE_WAY:
@@ -217,15 +225,16 @@ class Pulls:
         """Return the answer, or hold the pull. `news`: the number as of before it was read."""
         asked = pull.asked
         code = _code(found, asked.offset)
-        if code == PULL_NOT_FOUND and not self._is_stopping and self.held < HELD_MAX and not pull.peer.is_closed:
+        held = self._held
+        if code == PULL_NOT_FOUND and not held.is_stopping and not held.is_full and not pull.peer.is_closed:
             left = pull.deadline - time.monotonic()
             if left > 0:
-                self._hold(pull, left)
+                held.hold(pull, left)
                 if news != self._served.news(pull.place):  # there may be some that this read did not see
-                    asyncio.get_running_loop().call_soon(self._wake, pull)
+                    asyncio.get_running_loop().call_soon(held.wake, pull)
                 return pull
         if found.count:
-            self.got[asked.topic, asked.group] += found.count
+            self._got[asked.topic, asked.group] += found.count
         return self._answer(
             asked, code, found.status.name, found.next_begin_offset, found.min_offset, found.max_offset, found.data
         )
@@ -247,11 +256,7 @@ class Pulls:
     def _check(self, asked: PullRequest) -> None:
         """Raise Refused for a topic or a queue that may not be read."""
         topic, queue_id = asked.topic, asked.queue_id
-        facts = self._served.topic(topic)
-        if facts is None:
-            raise Refused(TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!")
-        if not facts.is_readable:
-            raise Refused(NO_PERMISSION, f"the topic[{topic}] pulling message is forbidden")
+        facts = readable_topic(self._served, topic)
         if not 0 <= queue_id < facts.read_queues:
             raise Refused(
                 SYSTEM_ERROR,
@@ -278,30 +283,6 @@ class Pulls:
             raise Refused(SYSTEM_ERROR, f"a subscription of {len(expression)} letters; {TAGS_MAX} are the most")
         return None if expression.strip() in ("", "*") else expression
 
-    # -- waiting ------------------------------------------------------------------------------------------------------
-
-    def _hold(self, pull: HeldPull, seconds: float) -> None:
-        """Keep a pull until its queue may have grown beyond its offset, or the connection has ended."""
-        pull.timer = asyncio.get_running_loop().call_later(seconds, self._expire, pull)
-        self._held.setdefault(pull.place, {})[pull] = None
-        self.held += 1
-
-    def _expire(self, pull: HeldPull) -> None:
-        pull.deadline = 0.0
-        self._wake(pull)
-
-    def _wake(self, pull: HeldPull) -> None:
-        """Go on with a pull, unless it is held no more."""
-        of_place = self._held.get(pull.place)
-        if of_place is None or pull not in of_place:
-            return
-        del of_place[pull]
-        if not of_place:
-            del self._held[pull.place]
-        self.held -= 1
-        pull.timer.cancel()
-        pull.resume(lambda request: self._again(pull))
-
     def _again(self, pull: HeldPull) -> Outcome:
         if pull.peer.is_closed:
             return None
@@ -311,34 +292,18 @@ class Pulls:
         """Go on when it is this coroutine's turn, for which its connection must be writable."""
         return self._step(pull)
 
-    def look(self, places: Iterable[Place] | None = None) -> None:
-        """Wake the pulls of queues that end elsewhere now: they grew, or are others.
 
-        Args:
-            places: the queues that may; None: all.
-        """
-        for place in list(self._held) if places is None else places:
-            if (of_place := self._held.get(place)) is not None:
-                end = self._served.bounds(*place)[1]
-                for pull in [one for one in of_place if one.asked.offset != end]:
-                    self._wake(pull)
+def readable_topic(served: Served, topic: str) -> TopicFacts:
+    """Return facts of a topic.
 
-    def recall(self, group: str, topic: str) -> None:
-        """Wake the pulls of a group whose offsets of a topic were set."""
-        self._wake_those(lambda pull: (pull.asked.group, pull.asked.topic) == (group, topic))
-
-    def left(self, peer: Peer) -> None:
-        """Drop the pulls of a connection that has ended."""
-        self._wake_those(lambda pull: pull.peer is peer)
-
-    def stop(self) -> None:
-        """Answer all that are held: nothing came."""
-        self._is_stopping = True
-        self._wake_those(lambda pull: True)
-
-    def _wake_those(self, which: Callable[[HeldPull], bool]) -> None:
-        for pull in [one for of_place in self._held.values() for one in of_place if which(one)]:
-            self._wake(pull)
+    Raises Refused: it is not there, or not to be read.
+    """
+    facts = served.topic(topic)
+    if facts is None:
+        raise Refused(TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!")
+    if not facts.is_readable:
+        raise Refused(NO_PERMISSION, f"the topic[{topic}] pulling message is forbidden")
+    return facts
 
 
 def _code(found: RawResult, offset: int) -> int:

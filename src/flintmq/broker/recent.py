@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Hashable, Mapping
 from typing import Final, Generic, TypeVar
 
-from flintmq.broker.pull import Pulls
 from flintmq.broker.requests import Answer, Handler, Refused, Request
 from flintmq.broker.served import Served
 from flintmq.remoting.names import GET_STATS, SYSTEM_ERROR
@@ -58,10 +57,15 @@ class RecentCounts(Generic[K]):
 
 
 class Recent:
-    """Answers for messages that came and went. Thread: the loop's."""
+    """Answers for messages that came and went. Thread: the loop's.
 
-    def __init__(self, served: Served, pulls: Pulls) -> None:
-        self._puts, self._gets = RecentCounts(served.ends), RecentCounts(lambda: pulls.got)
+    Attributes:
+        got: how many messages a group got of a topic; key: topic, group. Who gives them counts.
+    """
+
+    def __init__(self, served: Served) -> None:
+        self.got: Counter[tuple[str, str]] = Counter()
+        self._puts, self._gets = RecentCounts(served.ends), RecentCounts(lambda: self.got)
 
     def handlers(self) -> dict[int, Handler]:
         return {GET_STATS: self.stats}

@@ -147,6 +147,17 @@ class Held:
     resume: Callable[[Handler], None]
 
 
+def member_text(told: JsonObject, name: str) -> str:
+    """Return a text of a body.
+
+    Raises Refused: it is missing or empty.
+    """
+    found = told.get(name)
+    if not isinstance(found, str) or not found:
+        raise Refused(SYSTEM_ERROR, f"the body's {name} is missing")
+    return found
+
+
 Answer: TypeAlias = RemotingFrame | None
 Outcome: TypeAlias = "Answer | EncodedAnswer | Held | Coroutine[None, None, Outcome]"
 Handler: TypeAlias = Callable[[Request], Outcome]

@@ -6,7 +6,7 @@ import json
 from typing import Final
 
 from flintmq.broker.clients import Clients
-from flintmq.broker.pull import Pulls
+from flintmq.broker.held import Held
 from flintmq.broker.requests import INT32, Answer, Handler, Refused, Request
 from flintmq.broker.routes import Routes
 from flintmq.broker.served_store import SYSTEM_TOPICS, ServedStore, check_letters, check_topic
@@ -36,10 +36,10 @@ class Settings:
     """Answers operators. Thread: the loop's."""
 
     def __init__(
-        self, served: ServedStore, routes: Routes, clients: Clients, offsets: StoreOffsets, pulls: Pulls
+        self, served: ServedStore, routes: Routes, clients: Clients, offsets: StoreOffsets, held: Held
     ) -> None:
         self._served, self._store, self._routes = served, served.store, routes
-        self._clients, self._offsets, self._pulls = clients, offsets, pulls
+        self._clients, self._offsets, self._held = clients, offsets, held
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -79,7 +79,7 @@ class Settings:
         if not name.strip():
             raise Refused(SYSTEM_ERROR, "The specified topic is blank.")
         await self._served.run(self._store.delete_topic, name)
-        self._pulls.look()
+        self._held.look()
         return request.answer()
 
     def forget_topic(self, request: Request) -> Answer:
@@ -134,7 +134,7 @@ class Settings:
             if before is None or force or offset < before:
                 self._offsets.reset(group, topic, queue_id, offset, is_online=is_online)
                 moved[queue_id] = offset
-        self._pulls.recall(group, topic)
+        self._held.recall(group, topic)
         return request.answer(body=self._moved(topic, moved))
 
     async def _target(self, request: Request, topic: str, queue_id: int) -> int:

@@ -46,8 +46,16 @@ GET_STATS: Final = 315
 SEND_BATCH: Final = 320
 GET_TOPIC: Final = 351
 PULL_LITE: Final = 361
+GET_ASSIGNMENT: Final = 400
+SET_MODE: Final = 401
 GET_MODES: Final = 402
 GET_HA_ADDRESS: Final = 906
+POP: Final = 200050
+ACK: Final = 200051
+PEEK: Final = 200052
+CHANGE_INVISIBLE: Final = 200053
+NOTIFICATION: Final = 200054
+ACK_BATCH: Final = 200151
 
 # Asked of a name server.
 REGISTER: Final = 103
@@ -80,6 +88,9 @@ SUBSCRIPTION_NOT_LATEST: Final = 25
 GROUP_NOT_EXIST: Final = 26
 INVALID_PARAMETER: Final = 29
 CONSUMER_NOT_ONLINE: Final = 206
+NO_MESSAGE: Final = 208
+POLLING_FULL: Final = 209
+POLLING_TIMEOUT: Final = 210
 PASSING: Final = (2, 14, 1500)
 """Codes that another attempt may not meet: busy (flow control), not available, about to stop. Codes below 0 are of a
 broker's own requests to others, and pass too. 1 is any exception of it, one that stays as well."""

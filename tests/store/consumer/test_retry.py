@@ -3,11 +3,11 @@
 import pytest
 
 from flintmq.config.keys import StoreConfig
-from flintmq.format import properties
+from flintmq.format import properties, record
 from flintmq.format.group_topics import dead_letter_topic, retry_topic
-from flintmq.message import Message, Outcome
+from flintmq.message import Message, Outcome, StoredMessage
 from flintmq.store.append.delayed_message import scheduled
-from flintmq.store.consumer.retry import sent_back
+from flintmq.store.consumer.retry import not_acknowledged, sent_back
 from flintmq.store.view import open_store
 from tests.support.engine import open_small
 
@@ -94,3 +94,43 @@ def test_queues_of_the_retries_are_used_in_turn(tmp_path):
     with open_small(tmp_path / "s") as store:
         places = [store.put(Message("T", b"x")).physical_offset for _ in range(6)]
         assert [sent_back(store.get_at(at), GROUP, queues=3).queue_id for at in places] == [0, 1, 2, 0, 1, 2]
+
+
+# -- popped, and not acknowledged in time ------------------------------------------------------------------------------
+
+POP_RETRIES = "%RETRY%G_T"
+
+
+def popped_again(message, *, most=16, popped_ms=1234):
+    return not_acknowledged(message, GROUP, POP_RETRIES, most=most, popped_ms=popped_ms)
+
+
+def test_a_popped_message_keeps_what_it_has(tmp_path):
+    given = Message("T", b"x", queue_id=3, tags="a", keys="k", flag=5, sys_flag=1, born_timestamp=7)
+    first = stored(tmp_path / "s", given)
+    made = popped_again(first)
+    kept = ("body", "flag", "sys_flag", "born_timestamp", "born_host")
+    assert [getattr(made, name) for name in kept] == [getattr(first, name) for name in kept]
+    assert (made.topic, made.queue_id, made.reconsume_times, made.delay_level) == (POP_RETRIES, 0, 1, 0)
+    assert made.wait, "the message counts as acknowledged then"
+    added = {"RETRY_TOPIC": "T", "ORIGIN_MESSAGE_ID": first.offset_msg_id, "1ST_POP_TIME": "1234"}
+    assert properties.parse_bytes(made.properties_bytes) == {**first.properties, **added}
+    again = popped_again(stored(tmp_path / "s", made), popped_ms=9)
+    assert (again.topic, again.reconsume_times) == (POP_RETRIES, 2)
+    assert again.properties_bytes == made.properties_bytes, "the first time, and the first copy"
+
+
+@pytest.mark.parametrize(("tried", "topic"), [(1, POP_RETRIES), (2, "%DLQ%G"), (3, "%DLQ%G")])
+def test_a_popped_message_is_a_dead_letter_after_so_many_retries(tmp_path, tried, topic):
+    message = stored(tmp_path / "s", Message("T", b"x", reconsume_times=tried))
+    assert popped_again(message, most=2).topic == topic
+
+
+def test_a_popped_message_does_not_wait_for_a_timer_again(tmp_path):
+    """One that came too late for its timer looks like one that has to wait; one that a timer delivered does not."""
+    one = stored(tmp_path / "s", Message("T", b"x"))
+    for more, is_kept in (({}, False), ({"TIMER_OUT_MS": "5"}, True)):
+        told = properties.encode({**one.properties, "TIMER_DELIVER_MS": "5", "TIMER_DELAY_SEC": "6", **more})
+        made = popped_again(StoredMessage(record.encode(one.fields._replace(properties=told))))
+        found = properties.parse_bytes(made.properties_bytes)
+        assert ("TIMER_DELIVER_MS" in found, "TIMER_DELAY_SEC" in found) == (is_kept, is_kept)

@@ -30,7 +30,7 @@ GROUPS = "subscriptionGroup.json"
 OFFSETS = "consumerOffset.json"
 LMQ_OFFSETS = "lmqConsumerOffset.json"  # instead of OFFSETS with enableLmq
 DELAYS = "delayOffset.json"
-REQUEST_MODES = "messageRequestMode.json"  # kept as a broker gave it; nothing here reads it
+REQUEST_MODES = "messageRequestMode.json"  # kept as a broker gave it; a broker of ours reads it
 
 # The tables that RocketMQ looks for: file -> names of the objects in it; the first is always there.
 TABLES: Final = {

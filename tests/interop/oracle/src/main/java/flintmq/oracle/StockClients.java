@@ -164,7 +164,10 @@ final class StockClients {
             "offset", result.getQueueOffset());
     }
 
-    /** A push consumer; it is called as each of its lines. `refuse`: how often it wants each message again. */
+    /**
+     * A push consumer; it is called as each of its lines. `refuse`: how often it wants each message again. `assigned`:
+     * the broker assigns its queues, and says whether it pops.
+     */
     private void consume(JSONObject op) throws Exception {
         String as = op.getString("as");
         int refuse = op.getIntValue("refuse", 0);
@@ -172,6 +175,12 @@ final class StockClients {
         consumer.setNamesrvAddr(op.getString("names"));
         consumer.setInstanceName(instance());
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        if (op.getBooleanValue("assigned")) {
+            consumer.setClientRebalance(false);
+        }
+        if (op.containsKey("invisible")) {
+            consumer.setPopInvisibleTime(op.getLongValue("invisible"));
+        }
         for (Object topic : op.getJSONArray("topics")) {
             consumer.subscribe((String) topic, op.containsKey("tags") ? op.getString("tags") : "*");
         }
