@@ -15,6 +15,7 @@ OTHER_SPARK := .venv-spark-$(SPARK)
 NEWEST := .venv-newest
 OLDEST := .venv-oldest
 SITE := .venv-site
+PROTOC := .venv-protoc
 KERNELS := $(wildcard $(foreach suffix,py pxd h,src/flintmq/kernels/*.$(suffix) src/flintmq/kernels/*/*.$(suffix)))
 DOOR := $(shell find src/flintmq/spark/door/java -type f) src/flintmq/version.py tools/door_jar.py
 SERVERS := build/object-servers
@@ -29,7 +30,7 @@ PARALLEL = -n $(WORKERS) --dist loadfile --max-worker-restart=0
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install compile demo test test-core test-lake test-live test-pure test-spark lake-writers test-newest test-oldest test-nogil check lint lint-labs format types imports bench crash power power-cuts syscalls torture torture-spark torture-cluster docs coverage fuzz hostile sanitize clean distclean debian mutants mutmut branches soak matrix damage crash-sim crash-sim-pairs dist site object-servers
+.PHONY: help install compile demo test test-core test-lake test-live test-pure test-spark lake-writers test-newest test-oldest test-nogil check lint lint-labs format types imports bench crash power power-cuts syscalls torture torture-spark torture-cluster docs coverage fuzz hostile sanitize clean distclean debian mutants mutmut branches soak matrix damage crash-sim crash-sim-pairs dist site object-servers definitions
 
 help: ## Print this list
 	@echo "FlintMQ: Apache RocketMQ's message store in Python. Start with: make demo, make test"
@@ -169,6 +170,12 @@ docs: install ## Write the generated pages of docs/ again
 	$(BIN)/python -m tools.docs.verify --write
 	$(BIN)/python -m tools.docs.columns --write
 	$(BIN)/python -m tests.harness.pages --write
+
+# That release of protoc is the last one whose classes work with every protobuf; from the next one on they refuse older ones.
+definitions: install ## Write the classes of gRPC's messages again, after a change of definitions.proto (makes .venv-protoc)
+	test -x $(PROTOC)/bin/python || $(BIN)/python -m venv $(PROTOC)
+	$(PROTOC)/bin/python -m pip install --quiet grpcio-tools==1.62.3 'setuptools<80'
+	cd src && ../$(PROTOC)/bin/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. flintmq/broker/grpc/definitions.proto
 
 site: $(SITE)/.installed ## Build the documentation site, strictly, into build/site (makes .venv-site)
 	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict

@@ -2,7 +2,10 @@
 
 broker       starts and stops it: Broker
 listener     accepts connections
-connection   bytes to requests, and answers to bytes
+connection   a client's socket, its limits, and what it speaks
+remoting_line  remoting on one connection: bytes to requests, answers to bytes
+grpc         gRPC, the door of the 5.x clients
+tls          TLS of one connection, without its socket; certificates
 requests     who answers which request
 workers      threads that read files
 served       the store that is served, as the rooms use it

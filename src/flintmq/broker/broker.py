@@ -7,17 +7,19 @@ import ipaddress
 import logging
 import os
 import re
+import ssl
 import tempfile
 import threading
 import time
 from collections.abc import Coroutine, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
+from flintmq.broker import tls
 from flintmq.broker.broker_keys import BrokerKeys, settings_of
 from flintmq.broker.clients import Clients
-from flintmq.broker.connection import ClientConnection
+from flintmq.broker.connection import ClientConnection, ClientLine
 from flintmq.broker.held import Held
 from flintmq.broker.listener import BrokerListener
 from flintmq.broker.locks import Locks
@@ -40,13 +42,16 @@ from flintmq.broker.store_offsets import StoreOffsets
 from flintmq.broker.tables import Tables
 from flintmq.broker.workers import ReadingThreads
 from flintmq.config.keys import StoreConfig
-from flintmq.errors import UsageError
+from flintmq.errors import MissingExtraError, UsageError
 from flintmq.remoting import names
 from flintmq.remoting.client import is_ipv6, join_address, split_address
 from flintmq.remoting.frames import VERSION
 from flintmq.store import arguments
 from flintmq.store.message_store import MessageStore
 from flintmq.store.view import StoreView, open_store
+
+if TYPE_CHECKING:
+    from flintmq.broker.grpc.service import GrpcService
 
 log = logging.getLogger("flintmq.broker")
 
@@ -73,7 +78,7 @@ class BrokerStats:
         broken: how many of these were closed because they broke a rule, or were silent, which the log tells.
         held: pulls and pops that wait for messages.
         groups: consumer group -> number of its members.
-        unsupported: code of a request that is not known here -> how many came.
+        unsupported: code of a request, or a call of gRPC, that is not known here -> how many came.
         failed: requests that met an error, which the log tells.
     """
 
@@ -82,7 +87,7 @@ class BrokerStats:
     broken: int
     held: int
     groups: Mapping[str, int]
-    unsupported: Mapping[int, int]
+    unsupported: Mapping[int | str, int]
     failed: int
 
 
@@ -95,6 +100,7 @@ class _Options:
     offsets: str | None  # path of a file
     keys: BrokerKeys
     register: str  # name servers, HOST:PORT;HOST:PORT
+    names_grpc: bool  # an address is for clients of gRPC, so it must be served
 
 
 class Broker:
@@ -116,10 +122,14 @@ class Broker:
         read_only: serve a view: sends and changes are refused.
         dev: small files, for experiments.
         listen: where clients come, HOST:PORT; port 0: any free one.
-        grpc: one more address of the same kind, for clients whose configuration names it; None: none.
+        grpc: one more address of the same kind, for clients by gRPC, whose configuration names it; None: none. They may
+            come to `listen` as well.
         advertise: host that clients get; None: the one that they connected to.
         name, cluster: of the broker.
         register: name servers to register with, HOST:PORT each, or all in one text with `;` between them.
+        tls_cert, tls_key: a certificate and its key, files in PEM, for clients that come with TLS; a key of None is in
+            the file of the certificate.
+        tls_self_signed: make a certificate instead, for this run.
         offsets: a file that keeps offsets of groups of a read-only store; None: they are forgotten at the end.
         config: RocketMQ's keys of the store and of the broker, a StoreConfig, or the path of a broker.conf.
         settings: such keys as KEY=VALUE, which win.
@@ -132,6 +142,7 @@ class Broker:
     Raises (in `start`):
         UsageError: an address that cannot be listened at; a file of offsets that is none, or inside the store.
         OSError, RemotingError: no name server answers; one refuses.
+        MissingExtraError: `grpc` or `tls_self_signed` needs a package that is not installed.
         FlintError: as `MessageStore`, or `open_store`; the end of the log is damaged (CorruptStoreError).
 
     Durability: as of a `put` under the store's flushDiskType: what is answered with success is in the log, and under
@@ -153,10 +164,15 @@ class Broker:
         cluster: str = "DefaultCluster",
         offsets: str | os.PathLike[str] | None = None,
         register: str | Sequence[str] = (),
+        tls_cert: str | os.PathLike[str] | None = None,
+        tls_key: str | os.PathLike[str] | None = None,
+        tls_self_signed: bool = False,
         config: StoreConfig | Mapping[str, object] | str | os.PathLike[str] | None = None,
         settings: Iterable[str] = (),
     ) -> None:
-        arguments.flags(read_only=read_only, dev=dev)
+        arguments.flags(read_only=read_only, dev=dev, tls_self_signed=tls_self_signed)
+        if (tls_self_signed and tls_cert is not None) or (tls_key is not None and tls_cert is None):
+            raise UsageError("TLS needs a certificate and its key, or tls_self_signed, which makes both")
         if read_only and (store is None or dev):
             raise UsageError("read_only serves a store that is there: give its path, and leave out dev")
         if offsets is not None and not read_only:
@@ -173,7 +189,9 @@ class Broker:
         self._config, keys = settings_of(config, settings, dev=dev)
         if not read_only and self._config.broker_role == "SLAVE":
             raise UsageError("brokerRole=SLAVE takes no messages; leave it out, or serve the store read-only")
-        self._options = _Options(places, told, name, cluster, file, keys, servers)
+        self._options = _Options(places, told, name, cluster, file, keys, servers, grpc is not None and not read_only)
+        self._tls = (tls_cert, tls_key) if tls_cert is not None else None
+        self._is_self_signed = tls_self_signed
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self.addresses: list[str] = []  # where it listens, HOST:PORT
         self._running: _RunningBroker | None = None
@@ -209,7 +227,7 @@ class Broker:
         """Open the store and listen."""
         if self._running is not None:
             raise UsageError("this broker is started already")
-        running = _RunningBroker(self._options, self.around)
+        running = _RunningBroker(self._options, self.around, self._tls_context())
         try:
             self.addresses = await running.bind()
             await running.start(await asyncio.get_running_loop().run_in_executor(None, self._opened))
@@ -281,6 +299,14 @@ class Broker:
             raise UsageError(f"{file}: is inside the store, into which nothing is written; name another file")
         return view
 
+    def _tls_context(self) -> ssl.SSLContext | None:
+        if self._tls is not None:
+            return tls.context_of(*self._tls)
+        if not self._is_self_signed:
+            return None
+        hosts = [host for host, _ in self._options.places if host not in EVERY_ADDRESS]
+        return tls.self_signed([*hosts, *([self._options.advertise] if self._options.advertise else [])])
+
     def _remove(self) -> None:
         temporary, self._temporary = self._temporary, None
         if temporary is not None:
@@ -301,10 +327,12 @@ class _RunningBroker:
 
     served: ServedStore | ServedView
 
-    def __init__(self, options: _Options, around: Around | None) -> None:
+    def __init__(self, options: _Options, around: Around | None, context: ssl.SSLContext | None) -> None:
         self._options, self._is_disturbed = options, around is not None
         self._requests = Requests(VERSION, around)
         self._listener = BrokerListener(self._requests.take, self._left)
+        self._listener.tls, self._listener.tls_mode = context, options.keys.tls_mode
+        self._grpc: GrpcService | None = None  # None: nobody has spoken it yet
         self._workers, self._clients, self._locks = ReadingThreads(WORKERS, "flintmq-broker"), Clients(), Locks()
         self._kept: KeptOffsets | None = None
         self._held: Held | None = None
@@ -346,7 +374,29 @@ class _RunningBroker:
         sends = Sends(served, self._locks, self._options.cluster)
         self._requests.add(sends.handlers(), in_any_case=True)
         self._take_plain(*sends.plain(), *rooms.pulls.plain(self._requests.end))
+
+        def speak(connection: ClientConnection) -> ClientLine:
+            if self._grpc is None:
+                self._grpc = self._make_grpc(served, routes, sends, pops, held)
+            return self._grpc.line(connection)
+
+        self._listener.http2 = speak
+        if self._options.names_grpc:
+            self._grpc = self._make_grpc(served, routes, sends, pops, held)
         self._requests.refuse((names.END_TRANSACTION,), "this broker takes no messages of transactions")
+
+    def _make_grpc(self, served: ServedStore, routes: Routes, sends: Sends, pops: Pops, held: Held) -> GrpcService:
+        """Load gRPC, which takes memory that a broker for remoting alone does not need.
+
+        Raises MissingExtraError: its packages are not installed.
+        """
+        try:
+            from flintmq.broker.grpc.service import GrpcService
+        except ImportError as error:
+            raise MissingExtraError("gRPC needs h2 and protobuf: pip install 'flintmq[grpc]'") from error
+        made = GrpcService(served, self._requests, self._clients, routes, sends, pops, held)
+        self._tasks += [asyncio.get_running_loop().create_task(work) for work in made.tasks()]
+        return made
 
     async def _join_view(self, view: StoreView) -> None:
         self._is_view = True
@@ -432,6 +482,8 @@ class _RunningBroker:
         while True:
             await asyncio.sleep(SAVE_S)
             self._clients.sweep()
+            if self._grpc is not None:
+                self._grpc.sessions.sweep()
             self._locks.sweep()
             with suppress(UsageError):  # somebody closed the store
                 if isinstance(self.served, ServedStore):

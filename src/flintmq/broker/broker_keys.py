@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+from flintmq.broker import tls
 from flintmq.config.keys import KEYS, StoreConfig
 from flintmq.config.text import read_broker_conf, short, split_setting
 from flintmq.errors import ConfigError
+from flintmq.format.config_json import integer
 
 log = logging.getLogger("flintmq.broker")
 
@@ -21,9 +23,8 @@ _DEV: Final = StoreConfig(  # small files, into which the largest message of a c
     max_index_num=4_000,
 )
 _WITHOUT_EFFECT: Final = frozenset({
-    "brokerClusterName", "brokerName", "enablePropertyFilter", "enableTopicMessageTypeCheck", "longPollingEnable",
-    "minInvisibleTimeMillsForRecv", "namesrvAddr", "recallMessageEnable", "traceTopicEnable", "transactionCheckMax",
-    "waitTimeMillsInSendQueue",
+    "brokerClusterName", "brokerName", "enablePropertyFilter", "longPollingEnable", "namesrvAddr",
+    "recallMessageEnable", "traceTopicEnable", "transactionCheckMax", "waitTimeMillsInSendQueue",
 })  # fmt: skip
 """Keys of brokers that change nothing here yet; brokers' names are arguments."""
 
@@ -35,13 +36,16 @@ class BrokerKeys:
     Attributes:
         auto_create_topic: the first message to a topic that nobody made makes it.
         auto_create_group: so does the first heartbeat of a consumer group.
+        check_types: a topic takes from clients by gRPC only messages of the type that it says.
+        min_invisible_ms: for which messages that a client by gRPC receives are invisible at least.
+        tls_mode: whether connections come with TLS, without, or as they like (`tls.MODES`).
     """
 
     auto_create_topic: bool = True
     auto_create_group: bool = True
-
-
-_FIELDS: Final = {"autoCreateTopicEnable": "auto_create_topic", "autoCreateSubscriptionGroup": "auto_create_group"}
+    check_types: bool = True
+    min_invisible_ms: int = 10_000
+    tls_mode: str = tls.PERMISSIVE
 
 
 def settings_of(
@@ -75,9 +79,9 @@ def settings_of(
     idle = sorted(key for key in found if key in _WITHOUT_EFFECT and key not in KEYS)
     if idle:
         log.info("keys that have no effect in a broker of FlintMQ: %s", ", ".join(idle))
-    flags = {_FIELDS[key]: _flag(key, value) for key, value in found.items() if key in _FIELDS}
+    own = {_FIELDS[key][0]: _FIELDS[key][1](key, value) for key, value in found.items() if key in _FIELDS}
     of_store = {key: value for key, value in found.items() if key not in _FIELDS and key not in idle}
-    return base.with_keys(of_store) if of_store else base, BrokerKeys(**flags)
+    return base.with_keys(of_store) if of_store else base, BrokerKeys(**own)
 
 
 def _flag(key: str, value: object) -> bool:
@@ -85,3 +89,27 @@ def _flag(key: str, value: object) -> bool:
     if text not in ("true", "false"):
         raise ConfigError(f"{key}: {short(value)} is neither true nor false")
     return text == "true"
+
+
+def _count(key: str, value: object) -> int:
+    found = integer(value)
+    if found is None or found < 0:
+        raise ConfigError(f"{key}: {short(value)} is no number from 0 on")
+    return found
+
+
+def _tls_mode(key: str, value: object) -> str:
+    text = str(value).strip().lower()
+    if text not in tls.MODES:
+        raise ConfigError(f"{key}: {short(value)} is none of {', '.join(tls.MODES)}")
+    return text
+
+
+_FIELDS: Final[Mapping[str, tuple[str, Callable[[str, object], Any]]]] = {
+    "autoCreateTopicEnable": ("auto_create_topic", _flag),
+    "autoCreateSubscriptionGroup": ("auto_create_group", _flag),
+    "enableTopicMessageTypeCheck": ("check_types", _flag),
+    "minInvisibleTimeMillsForRecv": ("min_invisible_ms", _count),
+    "tls.server.mode": ("tls_mode", _tls_mode),
+}
+"""Key -> its field in BrokerKeys, and what reads its value."""

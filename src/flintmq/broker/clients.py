@@ -118,12 +118,16 @@ class Clients:
                 time.monotonic(),
             )
             groups.append(group)
-            members = self._groups.setdefault(group, {})
-            before, members[client] = members.get(client), member
-            self._newest.clear()
-            if before is None or _wanted(before) != _wanted(member):
-                self._tell(group)
+            self.join(group, client, member)
         return request.answer() if self.admit is None else self._admitted(request, groups, self.admit)
+
+    def join(self, group: str, client: str, member: ConsumerClient) -> None:
+        """Take a member into a group, or what it wants now, and notify the others if that is new."""
+        members = self._groups.setdefault(group, {})
+        before, members[client] = members.get(client), member
+        self._newest.clear()
+        if before is None or _wanted(before) != _wanted(member):
+            self._tell(group)
 
     async def _admitted(
         self, request: Request, groups: list[str], admit: Callable[[str], Coroutine[None, None, None]]
@@ -135,12 +139,15 @@ class Clients:
 
     def leave(self, request: Request) -> Answer:
         """Take a client out of the group that it names."""
-        client, group = request.text("clientID"), request.text("consumerGroup", "")
+        self.take_out(request.text("consumerGroup", ""), request.text("clientID"))
+        return request.answer()
+
+    def take_out(self, group: str, client: str) -> None:
+        """Take a member out of a group, if it is in it."""
         if self._groups.get(group, {}).pop(client, None) is not None:
             self._newest.clear()
             self.gone(group, client)
             self._tell(group)
-        return request.answer()
 
     def members_of(self, request: Request) -> Answer:
         group = request.text("consumerGroup")

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from flintmq.broker.served import Place, Served
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 HELD_MAX: Final = 100_000  # more are answered at once
 
@@ -19,7 +22,9 @@ HELD_MAX: Final = 100_000  # more are answered at once
 class Holder(Protocol):
     """The client of what is held: a connection, or a stream of one."""
 
-    is_closed: bool
+    @property
+    def is_closed(self) -> bool: ...
+
     turns: asyncio.Semaphore  # of answers that are made at a time; what is held gives its turn back
 
     async def writable(self) -> None:
@@ -54,6 +59,7 @@ class Held:
     def __init__(self, served: Served) -> None:
         self._served = served
         self._timers: dict[Waiting, asyncio.TimerHandle] = {}  # in the order in which they came
+        self._of: dict[Holder, dict[Waiting, None]] = {}
         self._at: dict[Place, dict[Waiting, int]] = {}  # -> where the queue ended
         self.recalls, self.is_stopping = 0, False
 
@@ -73,6 +79,7 @@ class Held:
         It waits no longer than until its group is recalled, or its client has ended.
         """
         self._timers[waiting] = asyncio.get_running_loop().call_later(seconds, self.wake, waiting)
+        self._of.setdefault(waiting.peer, {})[waiting] = None
         for place, end in waiting.ends.items():
             self._at.setdefault(place, {})[waiting] = end
 
@@ -82,11 +89,9 @@ class Held:
         if timer is None:
             return
         timer.cancel()
+        _take_out(self._of, waiting.peer, waiting)
         for place in waiting.ends:
-            at_place = self._at[place]
-            del at_place[waiting]
-            if not at_place:
-                del self._at[place]
+            _take_out(self._at, place, waiting)
         waiting.woken()
 
     async def wait(self, ends: Mapping[Place, int], peer: Holder, group: str, seconds: float) -> None:
@@ -123,7 +128,7 @@ class Held:
 
     def left(self, peer: Holder) -> None:
         """Drop what is held for a client that has gone."""
-        self._wake_all([waiting for waiting in self._timers if waiting.peer is peer])
+        self._wake_all(list(self._of.get(peer, ())))
 
     def stop(self) -> None:
         """Have all that are held answered: nothing came."""
@@ -133,6 +138,14 @@ class Held:
     def _wake_all(self, found: list[Waiting]) -> None:
         for waiting in found:
             self.wake(waiting)
+
+
+def _take_out(table: dict[K, dict[Waiting, V]], key: K, waiting: Waiting) -> None:
+    """Take one out of a table of tables; an empty one does not stay."""
+    found = table[key]
+    del found[waiting]
+    if not found:
+        del table[key]
 
 
 class _Coroutine:

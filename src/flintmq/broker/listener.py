@@ -1,4 +1,4 @@
-"""Accepts connections at one address or more, and ends those that break a limit."""
+"""Accepts connections, sees what they speak, and ends those that break a limit."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import asyncio
 import errno
 import os
 import socket
+import ssl
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from flintmq.broker.connection import ClientConnection
+from flintmq.broker.connection import ClientConnection, ClientLine
+from flintmq.broker.remoting_line import RemotingLine
 from flintmq.broker.requests import PlainTaker
-from flintmq.errors import UsageError
+from flintmq.broker.tls import DISABLED, ENFORCING, PERMISSIVE, TlsLayer
+from flintmq.errors import FormatError, MissingExtraError, UsageError
 from flintmq.remoting.client import join_address
 from flintmq.remoting.frames import RemotingFrame
 
@@ -22,6 +25,7 @@ CONNECTIONS_MAX: Final = 10_000
 OF_ONE_HOST_MAX: Final = 2_000
 END_LOOK_S: Final = 0.005  # between two looks whether all connections have ended
 SWEEP_S: Final = 5.0  # between two looks for connections that are silent
+_HTTP2: Final = ord("P")  # of `PRI * HTTP/2.0`
 
 
 class BrokerListener:
@@ -31,8 +35,11 @@ class BrokerListener:
         take: gets each request.
         left: gets each connection that has ended.
 
-    Attributes:
-        plain: take plain requests, see ClientConnection; set before `serve`.
+    Attributes, set before `serve`:
+        plain: take plain requests, see RemotingLine.
+        http2: makes what speaks HTTP/2; it raises MissingExtraError. None: nobody does.
+        tls: serves TLS; None: nobody does.
+        tls_mode: one of `tls.MODES`.
     """
 
     def __init__(
@@ -40,6 +47,9 @@ class BrokerListener:
     ) -> None:
         self._take, self._left = take, left
         self.plain: Sequence[PlainTaker] = ()
+        self.http2: Callable[[ClientConnection], ClientLine] | None = None
+        self.tls: ssl.SSLContext | None = None
+        self.tls_mode = PERMISSIVE
         self._servers: list[asyncio.Server] = []
         self._connections: set[ClientConnection] = set()
         self._of_host: Counter[str] = Counter()
@@ -100,7 +110,25 @@ class BrokerListener:
             connection.end_now()
 
     def _connection(self) -> ClientConnection:
-        return ClientConnection(self._take, self.plain, self._opened, self._closed)
+        return ClientConnection(self._line, self._tls, self._opened, self._closed)
+
+    def _line(self, connection: ClientConnection, first: int) -> ClientLine:
+        """Return what a connection speaks, by its first byte."""
+        if self.tls_mode == ENFORCING and not connection.is_encrypted:
+            raise FormatError("it speaks without TLS, and tls.server.mode is enforcing")
+        if first != _HTTP2:
+            return RemotingLine(connection, self._take, self.plain)
+        if self.http2 is None:
+            raise FormatError("it speaks HTTP/2 (gRPC), which a broker that only reads does not serve")
+        try:
+            return self.http2(connection)
+        except MissingExtraError as error:
+            raise FormatError(f"it speaks HTTP/2: {error}") from None
+
+    def _tls(self) -> TlsLayer:
+        if self.tls is None or self.tls_mode == DISABLED:
+            raise FormatError("it speaks TLS, for which this broker has no certificate; see --tls-self-signed")
+        return TlsLayer(self.tls)
 
     def _opened(self, connection: ClientConnection) -> str | None:
         self.accepted += 1

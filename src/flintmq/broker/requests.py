@@ -173,7 +173,8 @@ class Requests:
     Thread: the loop's.
 
     Attributes:
-        unsupported: code of a request that nobody answers -> how many came; of the first COUNTED_MAX codes.
+        unsupported: code of a request that nobody answers, or a method of gRPC -> how many came; of the first
+            COUNTED_MAX.
         failed: how many requests met an error of ours, which the log tells.
     """
 
@@ -182,7 +183,7 @@ class Requests:
         self._around = around
         self._in_any_case: set[int] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self.unsupported: Counter[int] = Counter()
+        self.unsupported: Counter[int | str] = Counter()
         self.failed = 0
         self._last_line = ""
 
@@ -211,7 +212,7 @@ class Requests:
         request = Request(frame, peer, self._version)
         handler, around = self._handlers.get(frame.code, _unknown), self._around
         if handler is _unknown:
-            self._count(request)
+            self.count_unknown(frame.code, peer.address)
         self.call(request, handler if around is None else lambda request: around(request, handler))
 
     def call(self, request: Request, handler: Handler) -> None:
@@ -225,14 +226,18 @@ class Requests:
     def end(self, request: Request, found: Outcome) -> None:
         """Send what a request gets, now or later."""
         if isinstance(found, Coroutine):
-            task = asyncio.get_running_loop().create_task(self._later(request, found))
-            self._tasks.add(task)  # the loop itself keeps no task alive
-            task.add_done_callback(self._tasks.discard)
+            self.start(self._later(request, found))
             request.peer.began()
         elif isinstance(found, Held):
             found.resume = partial(self.call, request)
         else:
             _send(request, found)
+
+    def start(self, work: Coroutine[None, None, None]) -> None:
+        """Begin to make an answer, for which the broker's end waits."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)  # the loop itself keeps no task alive
+        task.add_done_callback(self._tasks.discard)
 
     async def drain(self, seconds: float) -> None:
         """Wait for the answers that are under way, and leave out those that take longer."""
@@ -259,13 +264,13 @@ class Requests:
             request.peer.ended()
         self.end(request, found)
 
-    def _count(self, request: Request) -> None:
-        code = request.frame.code
-        if code not in self.unsupported:
+    def count_unknown(self, what: int | str, address: str) -> None:
+        """Count a request that nobody answers, by its code, or by its method of gRPC."""
+        if what not in self.unsupported:
             if len(self.unsupported) >= COUNTED_MAX:
                 return
-            log.info("%s asks what is not supported here: request %d", request.peer.address, code)
-        self.unsupported[code] += 1
+            log.info("%s asks what is not supported here: request %a", address, what)
+        self.unsupported[what] += 1
 
     def _is_news(self, line: str) -> bool:
         """Return whether the last line was another: a disk that is away gets one, not one a pull."""
@@ -278,14 +283,18 @@ class Requests:
             return request.answer(error.code, remark=error.remark)
         if isinstance(error, UsageError):
             return request.answer(INVALID_PARAMETER, remark=str(error))
+        remark = self.described(f"request {request.frame.code} of {request.peer.address}", error)
+        return request.answer(SYSTEM_ERROR, remark=remark)
+
+    def described(self, what: str, error: Exception) -> str:
+        """Return what a client gets to read of an error of ours, which is counted and logged."""
         self.failed += 1
         known = isinstance(error, (FlintError, OSError))
         if self._is_news(str(error)) or not known:
-            log.error("request %d of %s: %s", request.frame.code, request.peer.address, error, exc_info=not known)
-        remark = str(error) if known else "an error of the broker; its log tells more"
+            log.error("%s: %s", what, error, exc_info=not known)
         if isinstance(error, OSError):
-            remark = f"the broker's disk refused: {error.strerror or error}; mend that, then ask again"
-        return request.answer(SYSTEM_ERROR, remark=remark)
+            return f"the broker's disk refused: {error.strerror or error}; mend that, then ask again"
+        return str(error) if known else "an error of the broker; its log tells more"
 
 
 def _unknown(request: Request) -> Answer:

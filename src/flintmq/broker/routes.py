@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from flintmq.broker.requests import Answer, Handler, Refused, Request
+from flintmq.broker.requests import Answer, Handler, Peer, Refused, Request
 from flintmq.broker.served import TEMPLATE, Served, TopicFacts
 from flintmq.remoting.client import join_address
 from flintmq.remoting.names import GET_ALL_TOPICS, GET_CLUSTERS, GET_ROUTE, TOPIC_NOT_EXIST
@@ -31,7 +31,11 @@ class Routes:
 
     def address(self, request: Request) -> str:
         """Return the address that a client gets."""
-        return join_address(self._advertise or request.peer.local_host, self._port)
+        return join_address(*self.place(request.peer))
+
+    def place(self, peer: Peer) -> tuple[str, int]:
+        """Return host and port of it."""
+        return self._advertise or peer.local_host, self._port
 
     def route(self, request: Request) -> Answer:
         topic = request.text("topic")

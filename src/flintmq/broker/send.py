@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import struct
-from collections.abc import Coroutine, Iterator
+from collections.abc import Awaitable, Coroutine, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -247,9 +247,21 @@ class Sends:
             return self._send_batch(request, asked, queue_id)
         if asked.topic.startswith(RETRY):
             return self._send_retry(request, asked, queue_id)
-        return self._put(request, self._message(request, asked, asked.topic, queue_id))
+        message = self._message(asked, request.frame.body, request.peer.address, asked.topic, queue_id)
+        return self._put(request, message)
 
-    def _message(self, request: Request, asked: SendRequest, topic: str, queue_id: int) -> Message:
+    def put(self, asked: SendRequest, body: bytes, host: str) -> PutResult | Awaitable[PutResult]:
+        """Put a message of a client that speaks no remoting, into a queue that its topic has.
+
+        Args:
+            host: the client's address, HOST:PORT.
+
+        Raises:
+            Refused: as a send.
+        """
+        return self._stored(self._message(asked, body, host, asked.topic, asked.queue_id))
+
+    def _message(self, asked: SendRequest, body: bytes, host: str, topic: str, queue_id: int) -> Message:
         text = asked.properties
         if len(text) > PROPERTIES_MAX:  # before it is parsed, which takes a tenth of a second for a megabyte
             raise Refused(MESSAGE_ILLEGAL, self._illegal())
@@ -263,7 +275,7 @@ class Sends:
             level = read
         return Message(
             topic,
-            request.frame.body,
+            body,
             queue_id=queue_id,
             flag=asked.flag,
             born_timestamp=asked.born_ms,
@@ -271,7 +283,7 @@ class Sends:
             reconsume_times=asked.retried,
             properties_bytes=self._properties(text),
             delay_level=max(level, 0),
-            born_host=request.peer.address,
+            born_host=host,
             wait=_NO_WAIT not in text,
         )
 
@@ -299,7 +311,7 @@ class Sends:
         if asked.retried > most or self._locks.is_ordered(group):
             topic, queue_id = dead_letter_topic(group), 0
             await self._served.make_topic(topic, ONE_QUEUE)
-        message = self._message(request, asked, topic, queue_id)
+        message = self._message(asked, request.frame.body, request.peer.address, topic, queue_id)
         if topic != asked.topic:
             message.delay_level = 0
         return await self._put_later(request, message)
@@ -381,14 +393,18 @@ class Sends:
     # -- puts ---------------------------------------------------------------------------------------------------------
 
     def _put(self, request: Request, message: Message) -> Answer | Coroutine[None, None, Answer]:
-        if not self._waits:
-            return self._answered(request.frame.opaque, [self._store.put(message)], message.queue_id)
-        stored = self._store.put_async(message)  # now: messages of a connection keep their order
+        stored = self._stored(message)
+        if isinstance(stored, PutResult):
+            return self._answered(request.frame.opaque, [stored], message.queue_id)
 
         async def answer() -> Answer:
             return self._answered(request.frame.opaque, [await stored], message.queue_id)
 
         return answer()
+
+    def _stored(self, message: Message) -> PutResult | Awaitable[PutResult]:
+        """Put a message now, in the order in which they came; the result may wait for the disk."""
+        return self._store.put_async(message) if self._waits else self._store.put(message)
 
     async def _put_later(self, request: Request, message: Message) -> Answer:
         return self._answered(request.frame.opaque, [await self._store.put_async(message)], message.queue_id)

@@ -31,6 +31,7 @@ T = TypeVar("T")
 
 HOT: Final = 64 << 20  # bytes before the log's end that count as in memory
 INHERITS: Final = 1  # bit of TEMPLATE's permissions
+MESSAGE_TYPE: Final = "message.type"  # attribute of a topic
 ONE_QUEUE: Final = TopicSettings(1, 1)
 NAME_MAX: Final = 127  # letters of a topic
 SYSTEM_TOPICS: Final = frozenset({
@@ -87,6 +88,11 @@ class ServedStore:
             return TopicFacts(queues, queues, READABLE | WRITABLE | INHERITS)
         found = self.store.topic(name)
         return None if found is None else TopicFacts(found.read_queues, found.write_queues, found.perm)
+
+    def message_type(self, topic: str) -> str:
+        """Return what a topic takes, its attribute `message.type`; "" if it says nothing."""
+        found = self.store.topic(topic)
+        return "" if found is None else found.attributes.get(MESSAGE_TYPE, "")
 
     def topic_names(self) -> set[str]:
         return set(self.store.topics())

@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from flintmq.broker.grpc import definitions_pb2 as wire
 from flintmq.remoting.client import RemotingClient
+from tests.broker.grpc.talk import GrpcTalk
 from tests.broker.talk import KEYS, Line, heartbeat, pull, send
 from tests.cli.conftest import Run, process
 from tests.remoting.remoting_peer import strict
@@ -299,3 +301,52 @@ def test_it_serves_what_another_process_writes(tmp_path: Path) -> None:
             assert talk.answer(number).code == 0, "within a second or two"
             assert ended(child) == ("", "")
     assert os.path.exists(tmp_path / "store" / "lock") and within(lambda: child.returncode == 0)
+
+
+# -- gRPC, and packages that are not there -----------------------------------------------------------------------------
+
+
+def test_grpc_with_tls(tmp_path: Path) -> None:
+    with writing(tmp_path / "store", "--dev", "--tls-self-signed", "--grpc", "127.0.0.1:0") as (child, address):
+        for is_tls in (True, False):
+            with GrpcTalk(address, tls=is_tls) as client:
+                asked = wire.QueryRouteRequest(topic=wire.Resource(name="T"))
+                assert client.ask("QueryRoute", asked).status.code == wire.TOPIC_NOT_FOUND
+        assert ended(child) == ("", "")
+
+
+@pytest.fixture
+def without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes do not find the packages of the extras `grpc` and `tls`."""
+    for name in ("h2", "google", "cryptography"):
+        (tmp_path / "without" / name).mkdir(parents=True)
+        text = f"raise ModuleNotFoundError('No module named {name}', name='{name}')\n"
+        (tmp_path / "without" / name / "__init__.py").write_text(text)
+    paths = [str(tmp_path / "without"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+
+
+def test_remoting_needs_no_package(without: None, tmp_path: Path) -> None:
+    """A client by gRPC is told off, in the log; the others are served."""
+    with writing(tmp_path / "store", "--dev") as (child, address), Line(address) as talk:
+        assert talk.ask(310, send("T"), b"hello").code == 0
+        with Line(address) as grpc:
+            grpc.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+            assert grpc.hung_up()
+        assert talk.ask(PULL, pull("T")).code == 0
+        told = ended(child)[1]
+        needed = "gRPC needs h2 and protobuf: pip install 'flintmq[grpc]'"
+        assert told.endswith(f"connection closed: it speaks HTTP/2: {needed}\n") and told.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--grpc", "127.0.0.1:0"], "gRPC needs h2 and protobuf: pip install 'flintmq[grpc]'"),
+        (["--tls-self-signed"], "a certificate is made by cryptography: pip install 'flintmq[tls]'"),
+    ],
+)
+def test_an_extra_that_is_missing(without: None, tmp_path: Path, words: list[str], said: str) -> None:
+    with process("broker", tmp_path / "store", "--listen", "127.0.0.1:0", *words) as child:
+        _, told = child.communicate(timeout=20)
+        assert child.returncode == 8 and said in told and "Traceback" not in told

@@ -40,7 +40,7 @@ class BrokerWords:
         "Where clients come; PORT alone is one of this machine only, port 0 any free one.",
         f"{LOOPBACK}:{PORT}",
     )
-    grpc: str | None = option("--grpc HOST:PORT", "One more such address, for clients that name two.")
+    grpc: str | None = option("--grpc HOST:PORT", "One more such address, for clients by gRPC, which name their own.")
     advertise: str | None = option(
         "--advertise HOST", "The host that clients are told, instead of the one they came to."
     )
@@ -52,6 +52,9 @@ class BrokerWords:
     register: str | None = option(
         "--register HOST:PORT", "Register with this name server, or with several, with `;` between them."
     )
+    tls_cert: str | None = option("--tls-cert FILE", "A certificate in PEM, for clients that come with TLS.")
+    tls_key: str | None = option("--tls-key FILE", "Its key, if the certificate's file has none.")
+    tls_self_signed: bool = option("--tls-self-signed", "Make a certificate for this run instead.", False)
     config: Annotated[str | None, broker_conf_option("The configuration, broker.conf.")] = None
     settings: SetOption = None
     as_json: JsonOption = False
@@ -60,13 +63,14 @@ class BrokerWords:
 def command(words: BrokerWords) -> int:
     """Serve a store to stock clients of RocketMQ.
 
-    It is their name server and their broker, until Ctrl-C or SIGTERM: `namesrvAddr` is the address of --listen. They
-    send, consume by queue and tag, look up by key, id and time; retries, dead letters and delay levels are RocketMQ's,
-    and so is the directory afterwards. With --read-only sends are refused, groups go on from their offsets, and of a
-    store that is written meanwhile new messages come within a second or two. mqadmin shows it. One node, without a
-    password: whoever reaches the port can read the whole store, and send to it. One line on standard output says that
-    it is ready; with --json an object (event, listen, store, pid, seconds). With
-    --register it is one broker of a cluster, that of these name servers.
+    It is their name server and their broker, until Ctrl-C or SIGTERM: `namesrvAddr` is the address of --listen. So is
+    the endpoint of clients by gRPC, those of 5.x, which need the extra `grpc`; TLS is taken there, too. They send,
+    consume by queue and tag, pop, look up by key, id and time; retries, dead letters and delay levels are RocketMQ's,
+    and so is the directory afterwards. With --read-only sends and gRPC are refused, groups go on from their offsets,
+    and of a store that is written meanwhile new messages come within a second or two. mqadmin shows it. One node,
+    without a password: whoever reaches the port can read the whole store, and send to it. One line on standard output
+    says that it is ready; with --json an object (event, listen, store, pid, seconds). With --register it is one broker
+    of a cluster, that of these name servers.
     """
     begin = time.monotonic()
     from flintmq.broker import Broker
@@ -88,6 +92,9 @@ def command(words: BrokerWords) -> int:
         cluster=words.cluster,
         offsets=words.offsets,
         register=words.register or (),
+        tls_cert=words.tls_cert,
+        tls_key=words.tls_key,
+        tls_self_signed=words.tls_self_signed,
         config=words.config,
         settings=words.settings or (),
     ) as broker:
