@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from flintmq.broker import Broker
 from flintmq.broker.connection import ClientConnection
+from flintmq.broker.remoting_line import RemotingLine
 from flintmq.broker.requests import Request
 from flintmq.remoting.frames import FRAME_MAX, RemotingFrame
 from tests.broker.talk import KEYS, Line, heartbeat, pull, request
@@ -344,11 +345,11 @@ def test_a_block_of_many_requests_is_taken_in_parts(
     served: Serve, resting: Path, line: Connected, monkeypatch: pytest.MonkeyPatch
 ):
     """Thousands of small requests in one block would keep all others waiting for a tenth of a second."""
-    monkeypatch.setattr("flintmq.broker.connection.TURN_S", 0.0)
+    monkeypatch.setattr("flintmq.broker.remoting_line.TURN_S", 0.0)
     broker, counts, taken = served(resting), list[int](), list[int]()
-    real, requests = ClientConnection._go_on, broker._now._requests
+    real, requests = RemotingLine.go_on, broker._now._requests
 
-    def go_on(self: ClientConnection) -> None:
+    def go_on(self: RemotingLine) -> None:
         before = len(taken)
         real(self)
         counts.append(len(taken) - before)
@@ -358,7 +359,7 @@ def test_a_block_of_many_requests_is_taken_in_parts(
         return asked.answer()
 
     requests.add({4711: answered})
-    monkeypatch.setattr(ClientConnection, "_go_on", go_on)
+    monkeypatch.setattr(RemotingLine, "go_on", go_on)
     numbers = list(range(1, 501))
     talk = line(broker)
     talk.send(b"".join(request(4711, opaque=number) for number in numbers))

@@ -95,7 +95,7 @@ def test_plain_pulls_and_sends_need_no_frame(
         decoded.append(found.code)
         return found
 
-    monkeypatch.setattr("flintmq.broker.connection.decode_frame", watched)
+    monkeypatch.setattr("flintmq.broker.remoting_line.decode_frame", watched)
     talk.ask(SEND, send("T", 0, "UNIQ_KEY\1k\2"), b"the first one makes it known")
     assert store.wait_dispatched(10)
     held = talk.start(PULL, pull(offset=31, **HOLD))

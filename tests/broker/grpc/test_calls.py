@@ -41,6 +41,7 @@ def route(topic: str = "T", endpoints: wire.Endpoints | None = None) -> wire.Que
 def put(broker: Broker, count: int = 1, topic: str = "T", **more: Any) -> None:
     for number in range(count):
         assert stored(broker).put(Message(topic, b"m%d" % number, **more))
+    assert stored(broker).wait_dispatched(10)
 
 
 def bodies(messages: list[wire.Message]) -> list[bytes]:
