@@ -75,19 +75,20 @@ if _typing.TYPE_CHECKING:
     from flintmq.store.message_store import MessageStore
     from flintmq.store.services.groups import GroupSettings
     from flintmq.store.services.topics import TopicSettings
+    from flintmq.store.services.transactions import Half
     from flintmq.store.view import QueueInfo, StoreView, open_store
 
 __all__ = [
     "COLUMNS", "ColumnsResult", "ConfigError", "Consumer", "CorruptStoreError", "Damage", "DamagedStreamError",
     "DivergedError", "FlintError", "FormatError", "GetBatchResult", "GetMessageStatus", "GetResult", "GroupSettings",
-    "JavaNotFoundError", "LogNote", "LostLogError", "Message", "MessageNotFoundError", "MessageStore", "Messages",
-    "MissingExtraError", "NotAStoreError", "OffsetGoneError", "Outcome", "PutFailedError", "PutMessageStatus",
-    "PutResult", "PutRule", "PutUnknownError", "QueueInfo", "RawResult", "RemotingError", "ReplicationError", "Report",
-    "SCHEMA", "StoreAccessError", "StoreConfig", "StoreError", "StoreLockedError", "StoreView", "StoredMessage",
-    "TopicSettings", "UnfinishedError", "UnknownTopicError", "UnsupportedFormatError", "UsageError", "VIEW_SCHEMA",
-    "__version__", "compare", "compare_table", "copy_some", "copy_whole", "dataset", "engine_metrics", "export",
-    "export_stream", "inner_messages", "open_store", "partition_value", "scan_arrow", "scan_polars", "store_metrics",
-    "verify",
+    "Half", "JavaNotFoundError", "LogNote", "LostLogError", "Message", "MessageNotFoundError", "MessageStore",
+    "Messages", "MissingExtraError", "NotAStoreError", "OffsetGoneError", "Outcome", "PutFailedError",
+    "PutMessageStatus", "PutResult", "PutRule", "PutUnknownError", "QueueInfo", "RawResult", "RemotingError",
+    "ReplicationError", "Report", "SCHEMA", "StoreAccessError", "StoreConfig", "StoreError", "StoreLockedError",
+    "StoreView", "StoredMessage", "TopicSettings", "UnfinishedError", "UnknownTopicError", "UnsupportedFormatError",
+    "UsageError", "VIEW_SCHEMA", "__version__", "compare", "compare_table", "copy_some", "copy_whole", "dataset",
+    "engine_metrics", "export", "export_stream", "inner_messages", "open_store", "partition_value", "scan_arrow",
+    "scan_polars", "store_metrics", "verify",
 ]  # fmt: skip
 
 _LAZY = {
@@ -100,6 +101,7 @@ _LAZY = {
         "flintmq.store.message_store": "MessageStore",
         "flintmq.store.services.groups": "GroupSettings",
         "flintmq.store.services.topics": "TopicSettings",
+        "flintmq.store.services.transactions": "Half",
         "flintmq.store.view": "QueueInfo StoreView open_store",
         "flintmq.store.commitlog.report": "Damage LogNote Report",
         "flintmq.arrow.schema": "SCHEMA VIEW_SCHEMA",

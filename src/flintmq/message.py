@@ -349,7 +349,7 @@ class PutRule(Enum):
         PutMessageStatus.MESSAGE_ILLEGAL,
         (
             "its sys_flag says prepared (4) or rolled back (12): such a record is in no queue, and nobody reads or "
-            "checks it; FlintMQ runs no transactions, so send it through a broker, or put it without that flag"
+            "checks it; begin a transaction with MessageStore.begin, or put it without that flag"
         ),
     )
     LIGHT_QUEUES = (

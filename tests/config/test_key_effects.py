@@ -27,6 +27,7 @@ ROCKETMQ: dict[str, tuple[str, str | None]] = json.loads((TESTS / "compat" / "ke
 BROKER = {
     "recoverConcurrently", "recoverThreadPoolNums", "longPollingEnable", "shortPollingTimeMills",
     "transactionOpMsgMaxSize", "transactionOpBatchInterval", "transactionCheckInterval", "transactionTimeOut",
+    "transactionCheckMax",
     "enableControllerMode", "enableSlaveActingMaster", "brokerClusterName", "brokerName", "brokerId",
     "defaultTopicQueueNums", "flushConsumerOffsetInterval", "brokerIP1", "listenPort",
 }  # fmt: skip
@@ -47,6 +48,9 @@ ACTS = {
     "enableMultiDispatch": "store/consumer/test_source.py::test_a_light_queue_in_a_view",
     "messageIndexEnable":
         "store/index/test_durable_point.py::test_a_store_that_ran_without_an_index_makes_no_mark_of_it",
+    "transactionTimeOut": "store/services/test_transactions.py::test_senders_are_asked_until_they_say",
+    "transactionCheckInterval": "store/services/test_transactions.py::test_a_thread_asks_by_itself",
+    "transactionCheckMax": "store/services/test_transactions.py::test_what_is_asked_too_often_is_given_up",
     "messageDelayLevel": "store/services/test_external.py::test_delayed_messages_wait_for_a_store_that_dispatches",
     "brokerRole": "store/test_message_store.py::test_a_slave_takes_no_puts",
     "inSyncReplicas": "ha/test_sync_puts.py::test_three_that_must_have_it",

@@ -14,6 +14,7 @@ served_view  one that it only reads, refreshed
 routes       answers of a name server
 name_servers a broker of a cluster: its entry at name servers
 send         sends, and what consumers send back
+transactions ends transactions as producers say, and asks those that said nothing
 clients      heartbeats, members of groups, subscriptions
 held         requests that wait for messages
 pull         pulls

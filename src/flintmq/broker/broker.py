@@ -40,6 +40,7 @@ from flintmq.broker.served_view import ServedView
 from flintmq.broker.settings import Settings
 from flintmq.broker.store_offsets import StoreOffsets
 from flintmq.broker.tables import Tables
+from flintmq.broker.transactions import Endings
 from flintmq.broker.workers import ReadingThreads
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import MissingExtraError, UsageError
@@ -371,8 +372,9 @@ class _RunningBroker:
         is_alone = not self._options.register
         self._requests.add(Modes(served, routes, self._clients, is_alone=is_alone).handlers())
         self._tasks.append(asyncio.get_running_loop().create_task(pops.keep_expiring()))
-        sends = Sends(served, self._locks, self._options.cluster)
+        sends = Sends(served, self._locks, self._clients.note_producer, self._options.cluster)
         self._requests.add(sends.handlers(), in_any_case=True)
+        self._requests.add(Endings(served, self._clients, self._options.name).handlers(), in_any_case=True)
         self._take_plain(*sends.plain(), *rooms.pulls.plain(self._requests.end))
 
         def speak(connection: ClientConnection) -> ClientLine:
@@ -383,7 +385,6 @@ class _RunningBroker:
         self._listener.http2 = speak
         if self._options.names_grpc:
             self._grpc = self._make_grpc(served, routes, sends, pops, held)
-        self._requests.refuse((names.END_TRANSACTION,), "this broker takes no messages of transactions")
 
     def _make_grpc(self, served: ServedStore, routes: Routes, sends: Sends, pops: Pops, held: Held) -> GrpcService:
         """Load gRPC, which takes memory that a broker for remoting alone does not need.

@@ -24,7 +24,7 @@ _DEV: Final = StoreConfig(  # small files, into which the largest message of a c
 )
 _WITHOUT_EFFECT: Final = frozenset({
     "brokerClusterName", "brokerName", "enablePropertyFilter", "longPollingEnable", "namesrvAddr",
-    "recallMessageEnable", "traceTopicEnable", "transactionCheckMax", "waitTimeMillsInSendQueue",
+    "recallMessageEnable", "traceTopicEnable", "waitTimeMillsInSendQueue",
 })  # fmt: skip
 """Keys of brokers that change nothing here yet; brokers' names are arguments."""
 

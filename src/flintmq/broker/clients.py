@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Coroutine, Iterator, KeysView, Mapping, Sequence
 from contextlib import suppress
@@ -59,6 +60,8 @@ class Clients:
         self.gone: Callable[[str, str], None] = lambda group, client: None
         self._groups: dict[str, dict[str, ConsumerClient]] = {}
         self._newest: dict[tuple[str, str], Subscription] = {}  # of group and topic, until a member says more, or goes
+        self._producers: dict[str, dict[Peer, float]] = {}  # group -> connection -> when it was heard
+        self._turns = itertools.count()
         self._numbers = iter(range(1, 1 << 31))  # of our own requests
 
     def handlers(self) -> dict[int, Handler]:
@@ -94,6 +97,32 @@ class Clients:
                 self._newest[group, topic] = newest
         return newest
 
+    # -- producers --------------------------------------------------------------------------------------------------
+
+    def note_producer(self, group: str, peer: Peer) -> None:
+        """Know a connection of a group of producers, which may be asked from now on."""
+        self._producers.setdefault(group, {})[peer] = time.monotonic()
+
+    def producer(self, group: str) -> Peer | None:
+        """Return a connection of a group of producers, another one each time, or None.
+
+        Thread: any.
+        """
+        peers = [peer for peer in self._producers.get(group, {}).copy() if not peer.is_closed]
+        return peers[next(self._turns) % len(peers)] if peers else None
+
+    def ask(self, peer: Peer, code: int, fields: Mapping[str, str], body: bytes = b"") -> None:
+        """Send a request of ours, which gets no answer."""
+        peer.send(RemotingFrame(code, next(self._numbers), ONE_WAY, fields=fields, body=body, language="JAVA"))
+
+    def _take_out_producers(self, which: Callable[[Peer, float], bool]) -> None:
+        for group in list(self._producers):
+            kept = {peer: heard for peer, heard in self._producers[group].items() if not which(peer, heard)}
+            if kept:
+                self._producers[group] = kept
+            else:
+                del self._producers[group]
+
     # -- requests ---------------------------------------------------------------------------------------------------
 
     def heartbeat(self, request: Request) -> Answer | Coroutine[None, None, Answer]:
@@ -102,6 +131,10 @@ class Clients:
         client = told.get("clientID")
         if not isinstance(client, str) or not client:
             raise Refused(SYSTEM_ERROR, "the body's clientID is missing")
+        for one in _objects(told.get("producerDataSet")):
+            group = one.get("groupName")
+            if isinstance(group, str) and group:
+                self.note_producer(group, request.peer)
         groups, consumers = [], _objects(told.get("consumerDataSet"))
         if len(consumers) > GROUPS_MAX:
             raise Refused(SYSTEM_ERROR, f"a heartbeat of {len(consumers)} consumer groups; {GROUPS_MAX} are the most")
@@ -138,7 +171,8 @@ class Clients:
         return request.answer()
 
     def leave(self, request: Request) -> Answer:
-        """Take a client out of the group that it names."""
+        """Take a client out of the groups that it names."""
+        self._producers.get(request.text("producerGroup", ""), {}).pop(request.peer, None)
         self.take_out(request.text("consumerGroup", ""), request.text("clientID"))
         return request.answer()
 
@@ -175,11 +209,13 @@ class Clients:
     def left(self, peer: Peer) -> None:
         """Take out the members of a connection that has ended."""
         self._take_out(lambda member: member.peer is peer)
+        self._take_out_producers(lambda one, heard: one is peer)
 
     def sweep(self) -> None:
         """Take out the members that were silent for too long."""
         since = time.monotonic() - SILENT_S
         self._take_out(lambda member: member.heard < since)
+        self._take_out_producers(lambda one, heard: heard < since)
 
     def _take_out(self, which: Any) -> None:
         for group, members in self._groups.items():
@@ -194,10 +230,7 @@ class Clients:
     def _tell(self, group: str) -> None:
         """Tell the members of a group that it changed; without it they look each 20 s."""
         for member in list(self._groups[group].values()):
-            fields = {"consumerGroup": group}
-            member.peer.send(
-                RemotingFrame(MEMBERS_CHANGED, next(self._numbers), ONE_WAY, fields=fields, language="JAVA")
-            )
+            self.ask(member.peer, MEMBERS_CHANGED, {"consumerGroup": group})
 
 
 def _objects(value: object) -> Sequence[Mapping[str | int, Any]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import struct
-from collections.abc import Awaitable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -20,7 +20,14 @@ from flintmq.broker.served_store import INHERITS, ONE_QUEUE, ServedStore, check_
 from flintmq.errors import MessageNotFoundError, UsageError
 from flintmq.format import properties
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
-from flintmq.format.group_topics import RETRY, dead_letter_topic, retry_topic
+from flintmq.format.group_topics import (
+    GIVEN_UP_TOPIC,
+    HALF_TOPIC,
+    OUTCOME_TOPIC,
+    RETRY,
+    dead_letter_topic,
+    retry_topic,
+)
 from flintmq.format.text import java_encode, java_int
 from flintmq.kernels import compiled
 from flintmq.kernels.write import send_frame
@@ -44,6 +51,7 @@ from flintmq.remoting.names import (
 )
 from flintmq.remoting.sends import answer_pieces, send_answer
 from flintmq.storage.files.filesystem import REAL
+from flintmq.store.append.half_message import prepared
 from flintmq.store.append.unique_keys import UniqueKeys
 from flintmq.store.consumer.retry import sent_back
 from flintmq.store.layout.config_reader import BATCH_TYPE
@@ -59,8 +67,7 @@ _GROUP, _TOPIC, _TEMPLATE, _QUEUES, _QUEUE_ID, _SYS_FLAG, _BORN, _FLAG, _PROPERT
 )
 _NAMES: Final = {SEND: LONG, SEND_SHORT: tuple("abcdefghijklm"), SEND_BATCH: tuple("abcdefghijklm")}
 NOT_TO_BE_SENT_TO: Final = frozenset({
-    SCHEDULE_TOPIC, "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC",
-    "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT",
+    SCHEDULE_TOPIC, HALF_TOPIC, OUTCOME_TOPIC, GIVEN_UP_TOPIC, "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT",
 })  # fmt: skip
 PROPERTIES_MAX: Final = 0x7FFF
 _ENTRY = struct.Struct(">iiiii")  # of a batch: size, magic, checksum, flag, bytes of the body
@@ -126,10 +133,16 @@ class _NewTopic:
 
 
 class Sends:
-    """Puts what clients send. Thread: the loop's."""
+    """Puts what clients send.
 
-    def __init__(self, served: ServedStore, locks: Locks, cluster: str) -> None:
+    `note_producer`: gets group and connection of each message of a transaction. Thread: the loop's.
+    """
+
+    def __init__(
+        self, served: ServedStore, locks: Locks, note_producer: Callable[[str, Peer], None], cluster: str
+    ) -> None:
         self._served, self._store, self._locks = served, served.store, locks
+        self._note_producer = note_producer
         config, self._keys = served.config, UniqueKeys(REAL)
         self._waits = config.flush_disk_type == "SYNC_FLUSH" or config.broker_role == "SYNC_MASTER"
         self._cluster = f"{CLUSTER}{properties.NAME_END}{cluster}{properties.VALUE_END}"
@@ -248,7 +261,9 @@ class Sends:
         if asked.topic.startswith(RETRY):
             return self._send_retry(request, asked, queue_id)
         message = self._message(asked, request.frame.body, request.peer.address, asked.topic, queue_id)
-        return self._put(request, message)
+        if _PREPARED in asked.properties and _is_prepared(asked, message.delay_level):
+            message = self._half(request, message)
+        return self._put(request, message, queue_id)
 
     def put(self, asked: SendRequest, body: bytes, host: str) -> PutResult | Awaitable[PutResult]:
         """Put a message of a client that speaks no remoting, into a queue that its topic has.
@@ -261,13 +276,22 @@ class Sends:
         """
         return self._stored(self._message(asked, body, host, asked.topic, asked.queue_id))
 
+    def _half(self, request: Request, message: Message) -> Message:
+        """Return the half message of a transaction; its sender may be asked from now on."""
+        assert message.properties_bytes is not None
+        try:
+            half = prepared(message, self._served.config)
+        except UsageError as error:
+            raise Refused(MESSAGE_ILLEGAL, str(error)) from None
+        group = properties.parse_bytes(message.properties_bytes).get(properties.PGROUP)
+        if group:
+            self._note_producer(group, request.peer)
+        return half
+
     def _message(self, asked: SendRequest, body: bytes, host: str, topic: str, queue_id: int) -> Message:
-        text = asked.properties
+        text, level = asked.properties, 0
         if len(text) > PROPERTIES_MAX:  # before it is parsed, which takes a tenth of a second for a megabyte
             raise Refused(MESSAGE_ILLEGAL, self._illegal())
-        if _PREPARED in text and properties.parse(text).get(properties.TRAN_MSG, "").lower() == "true":
-            raise Refused(NO_PERMISSION, "this broker takes no messages of transactions")
-        level = 0
         if _DELAY in text and (told := properties.parse(text).get(properties.DELAY)) is not None:
             read = java_int(told)
             if read is None:
@@ -392,13 +416,14 @@ class Sends:
 
     # -- puts ---------------------------------------------------------------------------------------------------------
 
-    def _put(self, request: Request, message: Message) -> Answer | Coroutine[None, None, Answer]:
+    def _put(self, request: Request, message: Message, queue_id: int) -> Answer | Coroutine[None, None, Answer]:
+        """Put a message; the answer names this queue, as that of a half message is another one."""
         stored = self._stored(message)
         if isinstance(stored, PutResult):
-            return self._answered(request.frame.opaque, [stored], message.queue_id)
+            return self._answered(request.frame.opaque, [stored], queue_id)
 
         async def answer() -> Answer:
-            return self._answered(request.frame.opaque, [await stored], message.queue_id)
+            return self._answered(request.frame.opaque, [await stored], queue_id)
 
         return answer()
 
@@ -411,12 +436,10 @@ class Sends:
 
     def _answered(self, opaque: int, results: list[PutResult], queue_id: int, key: str | None = None) -> RemotingFrame:
         """Return the answer of a put, or of the puts of a batch."""
-        first = results[0]
-        code = _CODES.get(first.status, SYSTEM_ERROR)
+        first, code = results[0], code_of(results[0])
         if first.physical_offset < 0:
-            remark = f"{first.status.name}: {first.reason}"
+            remark = remark_of(first)
             remark = f"{self._illegal()} {remark}" if code == MESSAGE_ILLEGAL else remark
-            code = code if code in _REFUSALS else SYSTEM_ERROR
             return RemotingFrame(code, opaque, ANSWER, remark, {}, b"", "JAVA", VERSION)
         ids = ",".join(one.offset_msg_id for one in results)
         answer = send_answer(opaque, VERSION, ids, queue_id, first.queue_offset, key or first.msg_id)
@@ -427,6 +450,26 @@ class Sends:
             "the message is illegal, maybe msg body or properties length not matched. msg body length limit "
             f"{self._served.config.max_message_size}B, msg properties length limit 32KB."
         )
+
+
+def code_of(result: PutResult) -> int:
+    """Return the code of the answer for a put."""
+    code = _CODES.get(result.status, SYSTEM_ERROR)
+    return code if result.physical_offset >= 0 or code in _REFUSALS else SYSTEM_ERROR
+
+
+def remark_of(result: PutResult) -> str:
+    """Return the remark of the answer for a put that stored nothing."""
+    return f"{result.status.name}: {result.reason}"
+
+
+def _is_prepared(asked: SendRequest, level: int) -> bool:
+    """Return whether a message is of a transaction.
+
+    Old clients give back what they got with all its properties.
+    """
+    text = properties.parse(asked.properties).get(properties.TRAN_MSG, "")
+    return text.lower() == "true" and not (asked.retried > 0 and level > 0)
 
 
 def _entries(data: bytes) -> Iterator[tuple[bytes, int, bytes]]:

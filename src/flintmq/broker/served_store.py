@@ -20,7 +20,7 @@ from flintmq.broker.rates import PutAndGetRates
 from flintmq.broker.requests import Refused
 from flintmq.broker.served import READABLE, TEMPLATE, WRITABLE, Place, TopicFacts
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
-from flintmq.format.group_topics import retry_topic
+from flintmq.format.group_topics import GIVEN_UP_TOPIC, HALF_TOPIC, OUTCOME_TOPIC, retry_topic
 from flintmq.message import RawResult, StoredMessage
 from flintmq.remoting.names import GROUP_NOT_EXIST, SYSTEM_ERROR
 from flintmq.store.message_store import MessageStore
@@ -35,8 +35,8 @@ MESSAGE_TYPE: Final = "message.type"  # attribute of a topic
 ONE_QUEUE: Final = TopicSettings(1, 1)
 NAME_MAX: Final = 127  # letters of a topic
 SYSTEM_TOPICS: Final = frozenset({
-    SCHEDULE_TOPIC, TEMPLATE, "BenchmarkTest", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRACE_TOPIC",
-    "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT",
+    SCHEDULE_TOPIC, TEMPLATE, "BenchmarkTest", HALF_TOPIC, "RMQ_SYS_TRACE_TOPIC", OUTCOME_TOPIC, GIVEN_UP_TOPIC,
+    "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT",
 })  # fmt: skip
 _LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+")
 

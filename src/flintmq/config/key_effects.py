@@ -66,6 +66,9 @@ enableConsumeQueueExt: queue extensions are written
 enableLmq enableMultiDispatch: a message also goes to the LMQs that its properties name (both keys together)
 messageIndexEnable: keys are indexed
 messageDelayLevel: the delay of each level
+transactionTimeOut: how old a half message is when its sender is asked
+transactionCheckInterval: how often senders of half messages are asked
+transactionCheckMax: how often one is asked before the half message is given up
 brokerRole: SLAVE refuses puts and delivers no delayed messages; puts of a SYNC_MASTER wait for inSyncReplicas
 inSyncReplicas: how many must have a record before its put returns, this store included (SYNC_MASTER that listens)
 slaveTimeout: how long such a put waits (FLUSH_SLAVE_TIMEOUT)
@@ -178,9 +181,8 @@ timerReputServiceCorePoolSize timerReputServiceMaxPoolSize timerReputServiceQueu
 timerRocksDBEnable timerRocksDBPrecisionMs: FlintMQ has no timers in RocksDB
 timerRocksDBRollIntervalHours timerRocksDBRollMaxTps: FlintMQ has no timers in RocksDB
 timerRocksDBRollRangeHours timerRocksDBStopScan timerRocksDBTimeExpiredMaxTps: FlintMQ has no timers in RocksDB
-transRocksDBEnable transWriteOriginTransHalfEnable: FlintMQ settles no transactions
-transactionOpMsgMaxSize transactionOpBatchInterval: FlintMQ settles no transactions
-transactionCheckInterval transactionTimeOut: FlintMQ settles no transactions
+transRocksDBEnable transWriteOriginTransHalfEnable: transactions are not in RocksDB
+transactionOpMsgMaxSize transactionOpBatchInterval: the end of a transaction is written at once
 haListenPort: where followers come is an argument (ha_listen), as no port may be open that nobody asked for
 haMasterAddress: whom to follow is an argument
 haMaxTimeSlaveNotCatchup totalReplicas minInSyncReplicas: they belong to a controller, from which FlintMQ takes no role

@@ -187,6 +187,7 @@ class StoreConfig:
     transaction_op_batch_interval: int = 3_000
     transaction_check_interval: int = 30_000
     transaction_time_out: int = 6_000
+    transaction_check_max: int = 15
 
     # Replication.
     broker_role: str = "ASYNC_MASTER"
@@ -548,6 +549,7 @@ _LIMITS = {
     "max_ha_transfer_byte_in_second": (0, I64_MAX),
     "transaction_check_interval": (0, I64_MAX),
     "transaction_time_out": (0, I64_MAX),
+    "transaction_check_max": (0, I32_MAX),
     "short_polling_time_mills": (0, I64_MAX),
     "clean_rocks_db_dirty_cq_interval_min": (0, I64_MAX),
     "clean_swaped_map_interval": (0, I64_MAX),

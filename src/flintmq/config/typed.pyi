@@ -127,6 +127,7 @@ class Settings(TypedDict, total=False):
     transaction_op_batch_interval: int
     transaction_check_interval: int
     transaction_time_out: int
+    transaction_check_max: int
     broker_role: str
     ha_listen_port: int
     ha_master_address: str

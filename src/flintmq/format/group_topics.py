@@ -12,10 +12,13 @@ from flintmq.format.consume_queue import SCHEDULE_TOPIC
 RETRY: Final = "%RETRY%"
 DEAD: Final = "%DLQ%"
 OF_GROUPS: Final = (RETRY, DEAD)
+HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"  # messages of transactions that have not ended, in queue 0
+OUTCOME_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"  # queue offsets of those that have, likewise
+GIVEN_UP_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"  # those whose senders never said how they end
+HALF_GROUP: Final = "CID_RMQ_SYS_TRANS"  # its offsets say up to where both queues are done
 SYSTEM_TOPICS: Final = frozenset({
-    SCHEDULE_TOPIC, "TBW102", "BenchmarkTest", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRACE_TOPIC",
-    "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT",
-    "CHECKPOINT_TOPIC",
+    SCHEDULE_TOPIC, "TBW102", "BenchmarkTest", HALF_TOPIC, "RMQ_SYS_TRACE_TOPIC", OUTCOME_TOPIC, GIVEN_UP_TOPIC,
+    "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT", "CHECKPOINT_TOPIC",
 })  # fmt: skip
 """Upstream: TopicValidator.SYSTEM_TOPIC_SET; besides, names with its prefix rmq_sys_."""
 

@@ -32,6 +32,9 @@ INNER_MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
 TRANSACTION_ID = "__transactionId__"
 TRAN_MSG = "TRAN_MSG"
 PGROUP = "PGROUP"
+CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
+CHECK_IMMUNITY = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
 TIMER_DELAY_SEC = "TIMER_DELAY_SEC"
 TIMER_DELAY_MS = "TIMER_DELAY_MS"
 TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
@@ -57,6 +60,9 @@ MEANINGS = {
     TRAN_MSG: "`true`: of a transaction",
     PGROUP: "group of the producer that is asked about the transaction",
     TRANSACTION_ID: "id of the transaction",
+    CHECK_TIMES: "how often the sender of a half message was asked",
+    CHECK_IMMUNITY: "seconds before the sender of a half message is asked first",
+    PREPARED_QUEUE_OFFSET: "queue offset of the half message that this one is a copy of",
     TIMER_OUT_MS: "ms, when a timer message is due",
     TIMER_ENQUEUE_MS: "ms, when it was put into the timer wheel",
     TIMER_DEQUEUE_MS: "ms, when it left the timer wheel",

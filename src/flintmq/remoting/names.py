@@ -66,6 +66,7 @@ GET_ALL_TOPICS: Final = 206
 FORGET_TOPIC: Final = 216
 
 # What a broker says to a client.
+CHECK_TRANSACTION: Final = 39
 MEMBERS_CHANGED: Final = 40
 
 # Answered.
@@ -91,6 +92,7 @@ CONSUMER_NOT_ONLINE: Final = 206
 NO_MESSAGE: Final = 208
 POLLING_FULL: Final = 209
 POLLING_TIMEOUT: Final = 210
+ILLEGAL_OPERATION: Final = 604
 PASSING: Final = (2, 14, 1500)
 """Codes that another attempt may not meet: busy (flow control), not available, about to stop. Codes below 0 are of a
 broker's own requests to others, and pass too. 1 is any exception of it, one that stays as well."""

@@ -60,6 +60,7 @@ from flintmq.store.services.housekeeping import ConfigTables, Housekeeping, Know
 from flintmq.store.services.ownership import Ownership
 from flintmq.store.services.retention import Retention
 from flintmq.store.services.topic_deletion import TopicDeletion
+from flintmq.store.services.transactions import RAW_HALF, Transactions
 from flintmq.store.services.zone_mapping import ZoneMapping
 
 log = logging.getLogger("flintmq.store")
@@ -443,6 +444,19 @@ class StoreParts:
             effects=effects,
         )
         self.deletion.finish()
+        self.transactions = Transactions(
+            root,
+            config,
+            effects,
+            self.opening.peer,
+            queues=queues,
+            reader=self.reader,
+            puts=self.puts,
+            offsets=self.housekeeping.offsets,
+            check=self.state.check,
+            make_readable=(lambda: None) if self.commits is None else self.commits.commit_once,
+            first=self.recovered.state.next_offsets.get((RAW_HALF, 0), 0),
+        )
         self.checkpointer = Checkpointer(
             config=config,
             small=small,
@@ -477,6 +491,7 @@ class StoreParts:
         failure.on_set(self.queues.wake)
         ownership.on_lost(dispatch.halt)
         ownership.on_lost(lambda error: self.housekeeping.halt())
+        ownership.on_lost(lambda error: self.transactions.halt())
         ownership.on_lost(lambda error: self.files.leave_spares())
 
         def wake_dispatch() -> None:
@@ -501,6 +516,7 @@ class StoreParts:
         if not self.opening.external:
             self.dispatch.start()
         self.housekeeping.start()
+        self.transactions.start()
         self.checkpointer.start()
         if self.ha is not None:
             self.ha.start()
@@ -539,6 +555,7 @@ class StoreParts:
             self.ha.close()
         self.queues.wake()
         self.checkpointer.stop()
+        self.transactions.stop()
         self.housekeeping.stop()
         if self.commits is not None:
             self.commits.stop()

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from flintmq.config import typed
     from flintmq.format.config_json import JsonObject
     from flintmq.store.services.copied_queues import CopiedQueues
+    from flintmq.store.services.transactions import Half, Transactions
 
 
 LABORATORY = {"effects", "services", "cut_at"}
@@ -316,6 +317,79 @@ class MessageStore(Putter, TopicsAndGroups):
         """
         self._parts.state.check()
         return self._parts.puts.put_columns(topic, batch)
+
+    # -- transactions -------------------------------------------------------------------------------------------------
+
+    def begin(self, message: Message, group: str) -> Half:
+        """Store a message that is delivered once its sender commits it.
+
+        Until then it is a half message in a topic of RocketMQ's own. `Half.commit` delivers it, `Half.rollback` drops
+        it. After a restart, or without an answer, it waits; `on_check` has its sender asked.
+
+        Args:
+            message: the message, without a delay level.
+            group: name of the senders who may say how it ends.
+
+        Raises:
+            TypeError: an argument of another type.
+            UsageError: no group, a delay or a timer; the store is a slave, its dispatch is left to another process, or
+                it is closed.
+            PutFailedError: nothing is stored; the text names the rule that refused it.
+            PutUnknownError: it may be stored; then it is asked about.
+
+        Thread: any. Durability: as for put.
+        """
+        transactions = self._transactions("begin")
+        arguments.texts(group=group)
+        if not isinstance(message, Message):
+            raise TypeError(f"message is of type {type(message).__name__}; give a flintmq.Message")
+        return transactions.begin(message, group)
+
+    def half_at(self, physical_offset: int) -> Half:
+        """Return the half message whose record begins at this log offset, also one that has ended.
+
+        Raises:
+            TypeError: an offset of another type.
+            MessageNotFoundError: no half message begins there.
+            UsageError: as `begin`.
+
+        Thread: any.
+        """
+        return self._transactions("half_at").at(arguments.number("physical_offset", physical_offset))
+
+    def on_check(self, callback: Callable[[Half], object]) -> Callable[[], None]:
+        """Have a function asked how half messages end; return a function that ends this.
+
+        It is asked about each half message that is older than transactionTimeOut, or than its own
+        CHECK_IMMUNITY_TIME_IN_SECONDS, each transactionCheckInterval until it ends; also about those that RocketMQ's
+        broker left. After transactionCheckMax times, or fileReservedTime hours, the half message goes to the topic
+        TRANS_CHECK_MAX_TIME_TOPIC.
+
+        Args:
+            callback: gets a Half. It calls `commit` or `rollback`, now or later, or does nothing if it does not know
+                yet. If it returns False, there is nobody to ask now: the next function is asked, and if none is left,
+                this time does not count. An error of it is logged, and counts as an answer that does not know.
+
+        Returns:
+            A function without arguments. A call that is under way when it returns goes on.
+
+        Raises:
+            TypeError: the callback cannot be called.
+            UsageError: as `begin`.
+
+        Thread: any; the callback is called by a thread of its own, for which `close` waits: it must not close the
+        store.
+        """
+        transactions = self._transactions("on_check")
+        if not callable(callback):
+            raise TypeError(f"callback is of type {type(callback).__name__}; give a function")
+        return transactions.on_check(callback)
+
+    def _transactions(self, method: str) -> Transactions:
+        self._check_dispatched(method)
+        if self._parts.raw is not None:
+            raise UsageError(f"{self.root}: {method}: this store is a slave; its master ends transactions")
+        return self._parts.transactions
 
     def flush(self) -> None:
         """Make everything that was put so far durable.

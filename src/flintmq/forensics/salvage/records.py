@@ -42,7 +42,6 @@ from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
 HALF_TOPIC = b"RMQ_SYS_TRANS_HALF_TOPIC"
 OUTCOME_TOPIC = b"RMQ_SYS_TRANS_OP_HALF_TOPIC"
 FINISHED_TAG = "d"  # of an outcome whose body names half messages
-PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
 
 
 @dataclass
@@ -127,11 +126,11 @@ class Renumber:
                 new = new._replace(prepared_transaction_offset=half)
         if old.topic == OUTCOME_TOPIC:
             new = self._outcome(old, new)
-        elif old.topic == HALF_TOPIC and PREPARED_QUEUE_OFFSET.encode() in old.properties:
-            text = names.parse_bytes(old.properties).get(PREPARED_QUEUE_OFFSET, "")
+        elif old.topic == HALF_TOPIC and names.PREPARED_QUEUE_OFFSET.encode() in old.properties:
+            text = names.parse_bytes(old.properties).get(names.PREPARED_QUEUE_OFFSET, "")
             now = self._half_of(old.queue_id, text)
             # Without the property the broker takes the message for the first of its kind, which it now is.
-            new = _with_property(new, PREPARED_QUEUE_OFFSET, None if now is None else str(now))
+            new = _with_property(new, names.PREPARED_QUEUE_OFFSET, None if now is None else str(now))
         return new
 
     def _outcome(self, old: Record, new: Record) -> Record:

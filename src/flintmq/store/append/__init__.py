@@ -8,6 +8,7 @@ columns          puts Arrow columns of one topic
 multi_queue      assigns several queue offsets to one message
 raw_log          appends the bytes of a master's log, in role SLAVE
 delayed_message  converts a message with a delay level to its waiting form, and back
+half_message     converts the messages of a transaction
 unique_keys      gives messages their UNIQ_KEY
 slow_section     measures the part of a put that may hold the lock for long
 after_put        is woken by a put: flush, pool_commit or dispatch

@@ -8,12 +8,12 @@ from __future__ import annotations
 from flintmq.config.keys import StoreConfig
 from flintmq.format import properties
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
+from flintmq.format.group_topics import HALF_TOPIC
 from flintmq.format.record import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE
 from flintmq.format.text import java_encode, java_int
 from flintmq.message import Message, StoredMessage
 from flintmq.store.append.checks import TIMERS, encode_properties, message_rule, topic_status
 
-HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 _REST = 512  # upper bound of a record's bytes besides body, topic and the sender's properties
 
 

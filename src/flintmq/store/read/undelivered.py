@@ -1,8 +1,8 @@
 """Counts the messages of a store that nobody will deliver as long as FlintMQ runs it.
 
 RocketMQ's broker brings some messages to their topic only later: when a timer is due, when a transaction is settled,
-when what a pop took was not acknowledged. FlintMQ delivers delay levels and nothing else of these, so a line says it
-when such a store is opened, inspected, or about to expire.
+when what a pop took was not acknowledged. FlintMQ delivers delay levels, and half messages once their senders say so;
+so a line says it when a store with others of these is opened, inspected, or about to expire.
 
 Upstream: TimerMessageStore (wheel and timer topic), TransactionalMessageServiceImpl.check (half and outcome topics),
 PopReviveService.
@@ -19,6 +19,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import CorruptStoreError, FormatError, StoreAccessError
 from flintmq.format import timer
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
+from flintmq.format.group_topics import HALF_GROUP, HALF_TOPIC, OUTCOME_TOPIC
 from flintmq.format.text import java_decode, java_int
 from flintmq.format.timer import TIMER_TOPIC
 from flintmq.storage.files.filesystem import Effects
@@ -27,7 +28,6 @@ from flintmq.store.layout import config_reader, directories
 from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.read.queue_lookup import QueueLookup
 
-HALF_TOPIC, OUTCOME_TOPIC, HALF_GROUP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "CID_RMQ_SYS_TRANS"
 POP_TOPIC, POP_GROUP = "rmq_sys_REVIVE_LOG", "CID_RMQ_SYS_REVIVE_GROUP"
 MOST_OUTCOMES = 10_000  # that are read; more of them leave the number of half messages an upper bound
 _BLOCK = 32_768 * timer.WHEEL_SLOT.size
@@ -36,7 +36,7 @@ TIMERS, HALVES, DELAYS, POPS = "timer-waiting", "halves-unsettled", "delays-wait
 COMPACTED = "compacted"
 _TEXTS = {
     TIMERS: "messages wait for a timer, which FlintMQ does not run: nobody delivers them until a RocketMQ broker does",
-    HALVES: "half messages are neither committed nor rolled back; FlintMQ asks no producer: nobody delivers them",
+    HALVES: "half messages are neither committed nor rolled back: nobody gets them before their senders say so",
     DELAYS: "messages wait in delay levels that this messageDelayLevel does not have: nobody delivers them",
     POPS: "records of pop consumption are not settled: what was taken and not acknowledged comes to nobody again",
 }

@@ -11,6 +11,7 @@ groups            keeps config/subscriptionGroup.json
 topic_deletion    deletes topics as a whole
 consumer_offsets  keeps config/consumerOffset.json
 delay             delivers messages with a delay level
+transactions      ends half messages as their senders say, and has these asked
 zone_mapping      makes zone maps of full log files
 retention         deletes log files that are old, or whose space is needed
 retention_rules   decides which files may be deleted when

@@ -45,6 +45,10 @@ class Upkeep:
         self._jobs.append(Job(step, interval_ms / 1000, self.effects.monotonic() + wait / 1000))
 
     @property
+    def is_started(self) -> bool:
+        return self._service.is_started
+
+    @property
     def stopping(self) -> bool:
         return self._service.stopping
 

@@ -15,7 +15,7 @@ from flintmq.errors import UsageError
 from flintmq.format import config_json
 from flintmq.format.config_json import JsonObject
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
-from flintmq.format.group_topics import OF_GROUPS
+from flintmq.format.group_topics import GIVEN_UP_TOPIC, OF_GROUPS
 from flintmq.format.text import java_decode, java_encode
 from flintmq.store import arguments
 from flintmq.store.append.checks import topic_status
@@ -33,7 +33,7 @@ READ_WRITE = 6
 MOST_PERM = 7
 MOST_QUEUES = 1024  # a larger queue id does not widen its topic: RocketMQ's clients make an object of each queue
 _LIGHT = "%LMQ%"  # light queues are no topics
-_ONE_QUEUE = (*OF_GROUPS, "RMQ_SYS_", "rmq_sys_")
+_ONE_QUEUE = (*OF_GROUPS, GIVEN_UP_TOPIC, "RMQ_SYS_", "rmq_sys_")
 _TYPE = "queue.type"
 
 

@@ -23,8 +23,11 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.client.producer.TransactionListener;
+import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
@@ -41,6 +44,7 @@ final class StockClients {
     private final Map<String, DefaultMQPushConsumer> pushed = new HashMap<>();
     private final Map<String, DefaultMQPullConsumer> pulling = new HashMap<>();
     private final Map<String, DefaultMQProducer> producers = new HashMap<>();
+    private final Map<String, TransactionMQProducer> senders = new HashMap<>();
     private int made;
 
     void serve(BufferedReader lines) throws Exception {
@@ -54,6 +58,7 @@ final class StockClients {
             say(answer);
         }
         pushed.values().forEach(DefaultMQPushConsumer::shutdown); // which commits the groups' offsets
+        senders.values().forEach(TransactionMQProducer::shutdown);
     }
 
     private static void say(Map<String, Object> row) {
@@ -96,6 +101,11 @@ final class StockClients {
             case "send" -> {
                 return Oracle.row("sent", send(op));
             }
+            case "transact" -> {
+                return Oracle.row("sent", transact(op));
+            }
+            case "join" -> sender(op);
+            case "leave" -> senders.remove(op.getString("names") + " " + op.getString("group")).shutdown();
             case "admin" -> {
                 return Oracle.row("text", admin(op));
             }
@@ -156,6 +166,59 @@ final class StockClients {
             }
         }
         return sent;
+    }
+
+    /** Sends each body in a transaction that ends as the body's last word says; what was acknowledged. */
+    private List<Map<String, Object>> transact(JSONObject op) throws Exception {
+        List<Map<String, Object>> sent = new ArrayList<>();
+        for (Object body : op.getJSONArray("bodies")) {
+            Message message = new Message(op.getString("topic"), op.getString("tags"), op.getString("keys"),
+                ((String) body).getBytes(StandardCharsets.UTF_8));
+            sent.add(told(sender(op).sendMessageInTransaction(message, null), (String) body));
+        }
+        return sent;
+    }
+
+    /** A producer of a group, which is asked as its lines say: "x c" commits, "x r" rolls back, "x uc" commits once it
+     * is asked, "x ur" rolls back then, "x u" never knows. */
+    private TransactionMQProducer sender(JSONObject op) throws Exception {
+        String group = op.getString("group");
+        String name = op.getString("names") + " " + group;
+        if (!senders.containsKey(name)) {
+            TransactionMQProducer producer = new TransactionMQProducer(group);
+            producer.setNamesrvAddr(op.getString("names"));
+            producer.setInstanceName(instance());
+            producer.setHeartbeatBrokerInterval(1000);
+            producer.setSendMsgTimeout(60_000); // a second attempt would be a second transaction
+            producer.setTransactionListener(new TransactionListener() {
+                public LocalTransactionState executeLocalTransaction(Message message, Object nothing) {
+                    return state(message, "");
+                }
+
+                public LocalTransactionState checkLocalTransaction(MessageExt message) {
+                    Map<String, Object> row = facts(message);
+                    row.put("as", group);
+                    row.put("text", new String(message.getBody(), StandardCharsets.UTF_8));
+                    say(row);
+                    return state(message, "u");
+                }
+            });
+            producer.start();
+            if (op.getString("op").equals("join")) { // without a message it knows no broker, and sends no heartbeat
+                producer.send(new Message(op.getString("topic"), "joined".getBytes(StandardCharsets.UTF_8)));
+            }
+            senders.put(name, producer);
+        }
+        return senders.get(name);
+    }
+
+    private static LocalTransactionState state(Message message, String asked) {
+        String body = new String(message.getBody(), StandardCharsets.UTF_8);
+        String word = body.substring(body.lastIndexOf(' ') + 1);
+        if (word.equals(asked + "c")) {
+            return LocalTransactionState.COMMIT_MESSAGE;
+        }
+        return word.equals(asked + "r") ? LocalTransactionState.ROLLBACK_MESSAGE : LocalTransactionState.UNKNOW;
     }
 
     private static Map<String, Object> told(SendResult result, String body) {
