@@ -360,7 +360,7 @@ PROSE_EXCEPTIONS = {
     'src/flintmq/testing/contract.py: `{"told": identity, "outcome": "ok", ...}`': "a key of the ledger's file",
     'src/flintmq/kernels/write/message.py: Message(topic, body=b"", tags=None, keys=None, properties=None, queue_id=0, '
     "flag=0, wait=True, born_timestamp=None, sys_flag=0, reconsume_times=0, prepared_transaction_offset=0, "
-    "properties_bytes=None, delay_level=0, born_host=None)": "the signature of a compiled class, for inspect",
+    "properties_bytes=None, delay_level=0, born_host=None, deliver_timestamp=None)": "a signature, for inspect",
 }
 """Lines that may break a rule, as the complaint names them (`path: text`), each with its reason."""
 

@@ -327,8 +327,16 @@ class PutRule(Enum):
         "timer",
         PutMessageStatus.WHEEL_TIMER_NOT_ENABLE,
         (
-            "TIMER_DELAY_SEC, TIMER_DELAY_MS and TIMER_DELIVER_MS need a timer, which FlintMQ does not have: it would "
-            "be readable at once; use delay_level"
+            "TIMER_DELAY_SEC, TIMER_DELAY_MS and TIMER_DELIVER_MS are for single puts, with timerWheelEnable=true: it "
+            "would be readable at once; put it by itself, or use delay_level"
+        ),
+    )
+    TIMER_TIME = (
+        "timer-time",
+        PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL,
+        (
+            "TIMER_DELAY_SEC, TIMER_DELAY_MS or TIMER_DELIVER_MS is no number, or its time is further ahead than "
+            "timerMaxDelaySec; a recall needs a time still ahead; give another"
         ),
     )
     INNER_BATCH = (
@@ -422,6 +430,7 @@ _RULE_OF = {
     PutMessageStatus.PROPERTIES_SIZE_EXCEEDED: PutRule.PROPERTIES_SIZE,
     PutMessageStatus.OS_PAGE_CACHE_BUSY: PutRule.BUSY,
     PutMessageStatus.WHEEL_TIMER_NOT_ENABLE: PutRule.TIMER,
+    PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL: PutRule.TIMER_TIME,
     PutMessageStatus.MESSAGE_ILLEGAL: PutRule.ILLEGAL,
 }
 

@@ -121,8 +121,9 @@ def test_what_the_store_refuses(writing: Callable[..., Broker], line: Callable[[
     assert client.ask(320, send("T", batch="true"), batch((b"", "")) * 46).code == 13, "1,012 bytes together"
     assert client.ask(310, send("T", 0, "DELAY\x011\x02" + "a\x01b\x02" * 20_000), b"x").code == 13
     assert client.ask(310, send("T", 0, "a\x01\0\x02"), b"x").code == 13, "a zero byte"
-    timer = client.ask(310, send("T", 0, "TIMER_DELAY_MS\x015000\x02"), b"x")
-    assert timer.code == 1 and "WHEEL_TIMER_NOT_ENABLE" in str(timer.remark)
+    for wrong in ("TIMER_DELAY_MS\x01x\x02", "TIMER_DELAY_SEC\x01259201\x02"):
+        timer = client.ask(310, send("T", 0, wrong), b"x")
+        assert timer.code == 13 and "WHEEL_TIMER_MSG_ILLEGAL" in str(timer.remark)
     assert len(stored(broker).get("T", 0, 0).messages) == 1
 
 

@@ -53,6 +53,15 @@ def by_queue(body: bytes) -> tuple[dict[tuple[str, int], dict[str, int]], dict[s
     return entries, told
 
 
+def test_how_far_the_timer_is(served: Serve, golden: Callable[[str], Golden], resting: Path, line: Connected):
+    """The numbers of `timercheck`, as TimerCheckpoint.encode writes them; zeros where there is none."""
+    store = golden("timer").path
+    wanted = (store / "config/timercheck").read_bytes()[:56]
+    answer = line(served(store)).ask(60)
+    assert (answer.code, answer.body) == (0, wanted) and any(wanted)
+    assert line(served(resting)).ask(60).body == bytes(56)
+
+
 # -- tables of config/, as Java answers them ---------------------------------------------------------------------------
 
 

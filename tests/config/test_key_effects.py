@@ -106,7 +106,13 @@ ACTS = {
     "accessMessageInMemoryMaxRatio": "store/test_acting_keys.py::test_what_a_get_answers_of_messages_far_behind",
     "maxFilterMessageSize": "store/test_acting_keys.py::test_how_far_a_get_with_a_filter_looks",
     "flushDelayOffsetInterval": "store/services/test_housekeeping.py::test_when_its_services_run",
-    "timerPrecisionMs": "forensics/verify/test_timer_check.py::test_times_are_multiples_of_the_precision",
+    "timerWheelEnable": "store/services/test_timers.py::test_switched_off_it_refuses_and_delivers_nothing",
+    "timerPrecisionMs": "store/services/test_timers.py::test_another_precision",
+    "timerMaxDelaySec": "store/services/test_timers.py::test_a_time_that_is_none_or_too_far",
+    "timerRollWindowSlot": "store/services/test_timers.py::test_a_wait_longer_than_the_window_is_stored_once_more",
+    "timerFlushIntervalMs": "store/services/test_timers.py::test_how_often_the_progress_is_saved",
+    "mappedFileSizeTimerLog": "store/services/test_timers.py::test_the_bytes_are_rocketmqs",
+    "appendTopicForTimerDeleteKey": "store/services/test_timers.py::test_what_is_recalled_never_comes",
     "brokerIP1": "store/test_acting_keys.py::test_the_address_in_offset_message_ids",
     "listenPort": "store/test_acting_keys.py::test_the_address_in_offset_message_ids",
     "defaultTopicQueueNums": "store/services/test_housekeeping.py::test_a_put_makes_its_topic",
@@ -213,12 +219,12 @@ def test_a_sync_master_alone_opens_as_in_rocketmq(tmp_path: Path):
 
 
 def test_the_engine_says_once_what_has_no_effect(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    keys = {"haListenPort": 10912, "timerWheelEnable": "false", "maxIndexNum": 40}
-    assert without_effect(StoreConfig.from_keys(keys)) == ["haListenPort", "timerWheelEnable"]
+    keys = {"haListenPort": 10912, "timerStopEnqueue": "false", "maxIndexNum": 40}
+    assert without_effect(StoreConfig.from_keys(keys)) == ["haListenPort", "timerStopEnqueue"]
     with caplog.at_level(logging.WARNING, "flintmq.store"), MessageStore(tmp_path / "a", config=keys):
         pass
     assert [record.getMessage() for record in caplog.records] == [
-        f"{tmp_path / 'a'}: keys that have no effect in FlintMQ: haListenPort, timerWheelEnable"
+        f"{tmp_path / 'a'}: keys that have no effect in FlintMQ: haListenPort, timerStopEnqueue"
     ]
     caplog.clear()
     with caplog.at_level(logging.WARNING, "flintmq.store"), MessageStore(tmp_path / "b", dev=True):

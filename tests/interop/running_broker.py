@@ -46,6 +46,25 @@ def free_ports() -> tuple[int, int]:
         return port, port + 4
 
 
+def run_broker(
+    java: Java, root: Path, ops: list[dict[str, Any]], topic: str, keys: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Run a broker and clients on a store until all is done; the answers."""
+    names, port = free_ports()
+    more = {
+        # A broker spins through its first interval between two flushes of transactions' figures, ten seconds by itself.
+        "broker": {
+            "brokerClusterName": "C",
+            "brokerName": "b",
+            "flushConsumerOffsetInterval": 1000,
+            "transactionMetricFlushInterval": 500,
+        },
+        "namesrv_port": names,
+        "broker_port": port,
+    }
+    return java("broker", root, keys, ops, [topic], more=more)
+
+
 class RunningBroker:
     """Starts the broker, lets its clients do `ops`, and ends it at the end of the `with` block.
 

@@ -12,7 +12,7 @@ from flintmq.store.message_store import MessageStore
 from flintmq.store.services.delay import delivered
 from flintmq.store.view import open_store
 from tests.interop.java import Java
-from tests.interop.running_broker import free_ports, java_of
+from tests.interop.running_broker import java_of, run_broker
 from tests.support.faults import Faulty
 
 pytestmark = pytest.mark.slow
@@ -32,19 +32,7 @@ WAIT_MS = 600_000  # of level 4
 
 def broker(java: Java, root: Path, ops: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Run a broker and clients on a store; the answers."""
-    names, port = free_ports()
-    more = {
-        # A broker spins through its first interval between two flushes of transactions' figures, ten seconds by itself.
-        "broker": {
-            "brokerClusterName": "C",
-            "brokerName": "b",
-            "flushConsumerOffsetInterval": 1000,
-            "transactionMetricFlushInterval": 500,
-        },
-        "namesrv_port": names,
-        "broker_port": port,
-    }
-    return java("broker", root, KEYS | QUIET, ops, ["Later"], more=more)
+    return run_broker(java, root, ops, "Later", KEYS | QUIET)
 
 
 def messages(root: Path) -> tuple[list[StoredMessage], list[StoredMessage]]:

@@ -32,6 +32,8 @@ def check_invariants(store: MessageStore) -> None:
     for (topic, queue_id), end in ends.items():
         due = following.get((topic, queue_id), 0)
         assert end <= due, f"{topic!r}/{queue_id}: units up to {end}, and the next message gets offset {due}"
+    if parts.housekeeping.timers is not None:
+        parts.housekeeping.timers.check_invariants()
     if parts.commits is not None:
         flushed, committed = parts.files.flushed_where, parts.commits.done[1]
         assert flushed <= committed <= log.end, f"flushed {flushed}, committed {committed}, put {log.end}"

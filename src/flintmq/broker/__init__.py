@@ -15,6 +15,7 @@ routes       answers of a name server
 name_servers a broker of a cluster: its entry at name servers
 send         sends, and what consumers send back
 transactions ends transactions as producers say, and asks those that said nothing
+recall       recalls of messages that wait for their time
 clients      heartbeats, members of groups, subscriptions
 held         requests that wait for messages
 pull         pulls

@@ -30,6 +30,7 @@ from flintmq.broker.offsets import SAVE_S, KeptOffsets
 from flintmq.broker.pop import Pops
 from flintmq.broker.pop_requests import PopRequests
 from flintmq.broker.pull import Pulls
+from flintmq.broker.recall import Recalls
 from flintmq.broker.recent import Recent
 from flintmq.broker.requests import Around, PlainTaker, Requests
 from flintmq.broker.routes import EVERY_ADDRESS, Routes
@@ -64,8 +65,8 @@ LEAST_S: Final = 0.2  # of it, for workers that are about to end
 WRITES: Final = (
     names.SEND, names.SEND_SHORT, names.SEND_BATCH, names.SEND_BACK, names.END_TRANSACTION,
     names.MAKE_TOPIC, names.DELETE_TOPIC, names.FORGET_TOPIC, names.MAKE_GROUP, names.DELETE_GROUP,
-    names.SET_CONFIG, names.RESET_OFFSET, names.POP, names.ACK, names.ACK_BATCH, names.CHANGE_INVISIBLE, names.PEEK,
-    names.NOTIFICATION, names.GET_ASSIGNMENT, names.SET_MODE,
+    names.SET_CONFIG, names.RESET_OFFSET, names.RECALL, names.POP, names.ACK, names.ACK_BATCH, names.CHANGE_INVISIBLE,
+    names.PEEK, names.NOTIFICATION, names.GET_ASSIGNMENT, names.SET_MODE,
 )  # fmt: skip
 
 
@@ -372,32 +373,35 @@ class _RunningBroker:
         is_alone = not self._options.register
         self._requests.add(Modes(served, routes, self._clients, is_alone=is_alone).handlers())
         self._tasks.append(asyncio.get_running_loop().create_task(pops.keep_expiring()))
-        sends = Sends(served, self._locks, self._clients.note_producer, self._options.cluster)
-        self._requests.add(sends.handlers(), in_any_case=True)
-        self._requests.add(Endings(served, self._clients, self._options.name).handlers(), in_any_case=True)
+        options = self._options
+        sends = Sends(served, self._locks, self._clients.note_producer, options.name, options.cluster)
+        endings = Endings(served, self._clients, options.name)
+        self._requests.add(sends.handlers() | endings.handlers(), in_any_case=True)
+        recalls = Recalls(served, options.name, enabled=options.keys.recall)
+        self._requests.add(recalls.handlers())
         self._take_plain(*sends.plain(), *rooms.pulls.plain(self._requests.end))
+
+        def make_grpc() -> GrpcService:
+            """Load gRPC, which takes memory that a broker for remoting alone does not need.
+
+            Raises MissingExtraError: its packages are not installed.
+            """
+            try:
+                from flintmq.broker.grpc.service import GrpcService
+            except ImportError as error:
+                raise MissingExtraError("gRPC needs h2 and protobuf: pip install 'flintmq[grpc]'") from error
+            made = GrpcService(served, self._requests, self._clients, routes, sends, endings, recalls, pops, held)
+            self._tasks += [asyncio.get_running_loop().create_task(work) for work in made.tasks()]
+            return made
 
         def speak(connection: ClientConnection) -> ClientLine:
             if self._grpc is None:
-                self._grpc = self._make_grpc(served, routes, sends, pops, held)
+                self._grpc = make_grpc()
             return self._grpc.line(connection)
 
         self._listener.http2 = speak
-        if self._options.names_grpc:
-            self._grpc = self._make_grpc(served, routes, sends, pops, held)
-
-    def _make_grpc(self, served: ServedStore, routes: Routes, sends: Sends, pops: Pops, held: Held) -> GrpcService:
-        """Load gRPC, which takes memory that a broker for remoting alone does not need.
-
-        Raises MissingExtraError: its packages are not installed.
-        """
-        try:
-            from flintmq.broker.grpc.service import GrpcService
-        except ImportError as error:
-            raise MissingExtraError("gRPC needs h2 and protobuf: pip install 'flintmq[grpc]'") from error
-        made = GrpcService(served, self._requests, self._clients, routes, sends, pops, held)
-        self._tasks += [asyncio.get_running_loop().create_task(work) for work in made.tasks()]
-        return made
+        if options.names_grpc:
+            self._grpc = make_grpc()
 
     async def _join_view(self, view: StoreView) -> None:
         self._is_view = True

@@ -19,12 +19,13 @@ log = logging.getLogger("flintmq.broker")
 _DEV: Final = StoreConfig(  # small files, into which the largest message of a client fits all the same
     mapped_file_size_commit_log=16 << 20,
     mapped_file_size_consume_queue=20_000,
+    mapped_file_size_timer_log=104_000,
     max_hash_slot_num=1_000,
     max_index_num=4_000,
 )
 _WITHOUT_EFFECT: Final = frozenset({
-    "brokerClusterName", "brokerName", "enablePropertyFilter", "longPollingEnable", "namesrvAddr",
-    "recallMessageEnable", "traceTopicEnable", "waitTimeMillsInSendQueue",
+    "brokerClusterName", "brokerName", "enablePropertyFilter", "longPollingEnable", "namesrvAddr", "traceTopicEnable",
+    "waitTimeMillsInSendQueue",
 })  # fmt: skip
 """Keys of brokers that change nothing here yet; brokers' names are arguments."""
 
@@ -39,6 +40,7 @@ class BrokerKeys:
         check_types: a topic takes from clients by gRPC only messages of the type that it says.
         min_invisible_ms: for which messages that a client by gRPC receives are invisible at least.
         tls_mode: whether connections come with TLS, without, or as they like (`tls.MODES`).
+        recall: messages that wait for their time may be recalled; RocketMQ's own default is false.
     """
 
     auto_create_topic: bool = True
@@ -46,6 +48,7 @@ class BrokerKeys:
     check_types: bool = True
     min_invisible_ms: int = 10_000
     tls_mode: str = tls.PERMISSIVE
+    recall: bool = True
 
 
 def settings_of(
@@ -110,6 +113,7 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[str, object], Any]]]] = {
     "autoCreateSubscriptionGroup": ("auto_create_group", _flag),
     "enableTopicMessageTypeCheck": ("check_types", _flag),
     "minInvisibleTimeMillsForRecv": ("min_invisible_ms", _count),
+    "recallMessageEnable": ("recall", _flag),
     "tls.server.mode": ("tls_mode", _tls_mode),
 }
 """Key -> its field in BrokerKeys, and what reads its value."""

@@ -139,9 +139,9 @@ class Sends:
     """
 
     def __init__(
-        self, served: ServedStore, locks: Locks, note_producer: Callable[[str, Peer], None], cluster: str
+        self, served: ServedStore, locks: Locks, note_producer: Callable[[str, Peer], None], name: str, cluster: str
     ) -> None:
-        self._served, self._store, self._locks = served, served.store, locks
+        self._served, self._store, self._locks, self._name = served, served.store, locks, name
         self._note_producer = note_producer
         config, self._keys = served.config, UniqueKeys(REAL)
         self._waits = config.flush_disk_type == "SYNC_FLUSH" or config.broker_role == "SYNC_MASTER"
@@ -262,7 +262,10 @@ class Sends:
             return self._send_retry(request, asked, queue_id)
         message = self._message(asked, request.frame.body, request.peer.address, asked.topic, queue_id)
         if _PREPARED in asked.properties and _is_prepared(asked, message.delay_level):
-            message = self._half(request, message)
+            message = self._half(message)
+            group = properties.parse(asked.properties).get(properties.PGROUP)
+            if group:
+                self._note_producer(group, request.peer)  # which may be asked from now on
         return self._put(request, message, queue_id)
 
     def put(self, asked: SendRequest, body: bytes, host: str) -> PutResult | Awaitable[PutResult]:
@@ -274,19 +277,15 @@ class Sends:
         Raises:
             Refused: as a send.
         """
-        return self._stored(self._message(asked, body, host, asked.topic, asked.queue_id))
+        message = self._message(asked, body, host, asked.topic, asked.queue_id)
+        return self._stored(self._half(message) if _PREPARED in asked.properties else message)
 
-    def _half(self, request: Request, message: Message) -> Message:
-        """Return the half message of a transaction; its sender may be asked from now on."""
-        assert message.properties_bytes is not None
+    def _half(self, message: Message) -> Message:
+        """Return the half message of a transaction."""
         try:
-            half = prepared(message, self._served.config)
+            return prepared(message, self._served.config)
         except UsageError as error:
             raise Refused(MESSAGE_ILLEGAL, str(error)) from None
-        group = properties.parse_bytes(message.properties_bytes).get(properties.PGROUP)
-        if group:
-            self._note_producer(group, request.peer)
-        return half
 
     def _message(self, asked: SendRequest, body: bytes, host: str, topic: str, queue_id: int) -> Message:
         text, level = asked.properties, 0
@@ -442,7 +441,15 @@ class Sends:
             remark = f"{self._illegal()} {remark}" if code == MESSAGE_ILLEGAL else remark
             return RemotingFrame(code, opaque, ANSWER, remark, {}, b"", "JAVA", VERSION)
         ids = ",".join(one.offset_msg_id for one in results)
-        answer = send_answer(opaque, VERSION, ids, queue_id, first.queue_offset, key or first.msg_id)
+        answer = send_answer(
+            opaque,
+            VERSION,
+            ids,
+            queue_id,
+            first.queue_offset,
+            key or first.msg_id,
+            recall_handle=first.recall_handle(self._name),
+        )
         return answer if code == SUCCESS else replace(answer, code=code)
 
     def _illegal(self) -> str:

@@ -15,7 +15,7 @@ from flintmq.broker.requests import Answer, Handler, Refused, Request
 from flintmq.broker.routes import Routes
 from flintmq.broker.served import Offsets, Served
 from flintmq.config.keys import KEYS
-from flintmq.format import config_json
+from flintmq.format import config_json, timer
 from flintmq.format.text import java_encode
 from flintmq.message import StoredMessage
 from flintmq.remoting.names import (
@@ -28,6 +28,7 @@ from flintmq.remoting.names import (
     GET_MODES,
     GET_OFFSETS,
     GET_RUNTIME,
+    GET_TIMER_CHECK,
     GET_TOPIC,
     GET_TOPIC_STATS,
     GET_TOPICS,
@@ -35,7 +36,7 @@ from flintmq.remoting.names import (
     TOPIC_NOT_EXIST,
 )
 from flintmq.storage.files.store_url import effects_for
-from flintmq.store.layout import config_reader, directories
+from flintmq.store.layout import config_reader, directories, timer_files
 from flintmq.store.layout.config_reader import ConfigReader
 from flintmq.store.layout.file_geometry import FileGeometry
 from flintmq.version import OURS
@@ -69,6 +70,7 @@ class Tables:
         return {
             **dict.fromkeys(_FILES, self.file),
             GET_OFFSETS: self.offsets,
+            GET_TIMER_CHECK: self.timer_check,
             GET_CONFIG: self.config,
             GET_RUNTIME: self.runtime,
             GET_TOPIC: self.topic,
@@ -97,6 +99,11 @@ class Tables:
         version = self._version(self._offsets.changes)  # a slave of RocketMQ reads it, and wants another if it changed
         content = {"dataVersion": version, **found} if not self._offsets.has_own else {**found, "dataVersion": version}
         return request.answer(body=config_json.write(with_table(content, self._offsets.all()), "5.4.0", compact=True))
+
+    async def timer_check(self, request: Request) -> Answer:
+        """Answer with the timer's progress, from which a slave goes on once it is a master."""
+        check = await self._served.run(timer_files.read_check, self._served.root, self._effects)
+        return request.answer(body=timer.TIMER_CHECK.pack(check))
 
     def _version(self, counter: int) -> config_json.JsonObject:
         return {"counter": counter, "stateVersion": 0, "timestamp": self._began_ms}

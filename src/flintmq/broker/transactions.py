@@ -8,6 +8,7 @@ AbstractTransactionalMessageCheckListener, Broker2Client.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import Final
 
 from flintmq.broker.clients import Clients
@@ -17,11 +18,32 @@ from flintmq.broker.served_store import ServedStore
 from flintmq.errors import MessageNotFoundError, UsageError
 from flintmq.format import properties, record
 from flintmq.format.text import java_encode, java_int
+from flintmq.message import PutResult
 from flintmq.remoting.frames import ONE_WAY
 from flintmq.remoting.names import CHECK_TRANSACTION, END_TRANSACTION, ILLEGAL_OPERATION, SYSTEM_ERROR
 from flintmq.store.services.transactions import Half
 
 _ENDS: Final = (record.TRANSACTION_NONE, record.TRANSACTION_COMMIT, record.TRANSACTION_ROLLBACK)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a producer says that a transaction ends.
+
+    Attributes:
+        group: of the producers.
+        physical_offset, queue_offset: of the half message; None: it is not said.
+        commit: else it is rolled back.
+        was_asked: the producer answers a question of ours.
+        wait: for the disk.
+    """
+
+    group: str
+    physical_offset: int
+    commit: bool
+    was_asked: bool
+    queue_offset: int | None = None
+    wait: bool = True
 
 
 class Endings:
@@ -46,26 +68,38 @@ class Endings:
             raise Refused(SYSTEM_ERROR, "commitOrRollback field wrong")
         if how == record.TRANSACTION_NONE:
             return None
-        commit, was_asked = how == record.TRANSACTION_COMMIT, request.flag("fromTransactionCheck", False)
-        wait = not request.frame.flag & ONE_WAY  # for the disk: of a oneway request nobody waits for the answer
+        ending = Ending(
+            group,
+            physical_offset,
+            commit=how == record.TRANSACTION_COMMIT,
+            was_asked=request.flag("fromTransactionCheck", False),
+            queue_offset=queue_offset,
+            wait=not request.frame.flag & ONE_WAY,  # of a oneway request nobody waits for the answer
+        )
+        result = await self.put(ending)
+        if result.physical_offset >= 0:
+            return request.answer()
+        return request.answer(code_of(result), remark=remark_of(result))
 
-        def end() -> Answer:
-            half = self._half(physical_offset)
-            if not was_asked and self._comes_late(half):
-                raise Refused(ILLEGAL_OPERATION, "its CHECK_IMMUNITY_TIME_IN_SECONDS is over; it is asked for")
-            if half.group != group:
-                raise Refused(SYSTEM_ERROR, "The producer group wrong")
-            if half.message.queue_offset != queue_offset:
-                raise Refused(SYSTEM_ERROR, "The transaction state table offset wrong")
-            try:
-                result = half.commit(wait=wait) if commit else half.rollback(wait=wait)
-            except UsageError as error:  # it has ended
-                raise Refused(SYSTEM_ERROR, str(error)) from None
-            if result.physical_offset >= 0:
-                return request.answer()
-            return request.answer(code_of(result), remark=remark_of(result))
+    async def put(self, ending: Ending) -> PutResult:
+        """Put what ends a transaction; return the put's result.
 
-        return await self._served.run(end)
+        Raises Refused: it is none of this group, has ended, or is to be asked for.
+        """
+        return await self._served.run(self._put, ending)
+
+    def _put(self, ending: Ending) -> PutResult:
+        half = self._half(ending.physical_offset)
+        if not ending.was_asked and self._comes_late(half):
+            raise Refused(ILLEGAL_OPERATION, "its CHECK_IMMUNITY_TIME_IN_SECONDS is over; it is asked for")
+        if half.group != ending.group:
+            raise Refused(SYSTEM_ERROR, "The producer group wrong")
+        if ending.queue_offset not in (None, half.message.queue_offset):
+            raise Refused(SYSTEM_ERROR, "The transaction state table offset wrong")
+        try:
+            return half.commit(wait=ending.wait) if ending.commit else half.rollback(wait=ending.wait)
+        except UsageError as error:  # it has ended
+            raise Refused(SYSTEM_ERROR, str(error)) from None
 
     def _half(self, physical_offset: int) -> Half:
         try:

@@ -102,7 +102,13 @@ maxTransferBytesOnMessageInDisk maxTransferCountOnMessageInDisk: the same, for m
 accessMessageInMemoryMaxRatio: percent of the memory within which a message is not far behind
 maxFilterMessageSize: how many queue entries one get with a filter looks at, in bytes
 flushDelayOffsetInterval: how often the offsets of delay levels are saved
-timerPrecisionMs: how verify and explain read the timer wheel
+timerWheelEnable: messages with a TIMER_ property wait for their time; false refuses them, and delivers none
+timerPrecisionMs: moments of the timer: how late a message may be, and how verify and explain read the timer wheel
+timerMaxDelaySec: how far ahead the time of a message may be
+timerRollWindowSlot: moments after which a waiting message is stored once more, so that it outlives its log file
+timerFlushIntervalMs: how often the progress of the timer is saved
+mappedFileSizeTimerLog: bytes of a timer log file that is made
+appendTopicForTimerDeleteKey: what names a recalled message, in a store like 5.4.0's
 defaultTopicQueueNums: queues of a topic that is new
 brokerIP1 listenPort: the store's own address in each record, and so in its offset message id
 flushConsumerOffsetInterval: how often committed offsets are saved
@@ -170,14 +176,14 @@ enableCompaction compactionMappedFileSize compactionCqMappedFileSize: FlintMQ co
 compactionScheduleInternal compactionThreadNum maxOffsetMapSize: FlintMQ compacts no topics
 enableScheduleAsyncDeliver scheduleAsyncDeliverMaxPendingLimit: delayed messages are delivered one by one
 scheduleAsyncDeliverMaxResendNum2Blocked enableScheduleMessageStats: delayed messages are delivered one by one
-timerWheelEnable timerStopEnqueue: FlintMQ has no timer wheel; messages with a TIMER_ property are refused
-mappedFileSizeTimerLog timerRollWindowSlot timerMaxDelaySec timerFlushIntervalMs: FlintMQ has no timer wheel
-timerCongestNumEachSlot timerEnableRetryUntilSuccess: FlintMQ has no timer wheel
-timerSkipUnknownError timerWheelSnapshotFlush: FlintMQ has no timer wheel
-timerWheelSnapshotIntervalMs appendTopicForTimerDeleteKey timerEnableCheckMetrics: FlintMQ has no timer wheel
-timerGetMessageThreadNum timerPutMessageThreadNum timerMetricSmallThreshold: FlintMQ has no timer wheel
-timerProgressLogIntervalMs timerRecallToTimeWheelEnable timerRecallToTimelineEnable: FlintMQ has no timer wheel
-timerReputServiceCorePoolSize timerReputServiceMaxPoolSize timerReputServiceQueueCapacity: FlintMQ has no timer wheel
+timerStopEnqueue timerCongestNumEachSlot: the timer takes each message, as long as timerWheelEnable
+timerEnableRetryUntilSuccess timerSkipUnknownError: a timed message is put until it is stored
+timerWheelSnapshotFlush timerWheelSnapshotIntervalMs: FlintMQ writes the timer log, from which the wheel follows
+timerEnableCheckMetrics timerMetricSmallThreshold timerProgressLogIntervalMs: statistics of RocketMQ
+timerGetMessageThreadNum timerPutMessageThreadNum: one thread delivers timed messages
+timerRecallToTimeWheelEnable timerRecallToTimelineEnable: FlintMQ has no timers in RocksDB
+timerReputServiceCorePoolSize timerReputServiceMaxPoolSize: FlintMQ has no timers in RocksDB
+timerReputServiceQueueCapacity: FlintMQ has no timers in RocksDB
 timerRocksDBEnable timerRocksDBPrecisionMs: FlintMQ has no timers in RocksDB
 timerRocksDBRollIntervalHours timerRocksDBRollMaxTps: FlintMQ has no timers in RocksDB
 timerRocksDBRollRangeHours timerRocksDBStopScan timerRocksDBTimeExpiredMaxTps: FlintMQ has no timers in RocksDB

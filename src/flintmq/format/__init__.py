@@ -11,6 +11,7 @@ start_fields    properties that a start of RocketMQ parses, and cannot bear if t
 compression     the original of a compressed body
 inner_batch     the entries of an inner batch (a record's body)
 group_topics    names of the topics that groups have for themselves
+recall_handle   the handle by which a waiting message is recalled
 message_id      offset ids, client ids, hosts as text
 consume_queue   units of 20 bytes, tags codes
 consume_queue_ext, batch_queue, index, checkpoint, timer, flintmq_mark, zone_map    one kind of file each

@@ -29,7 +29,7 @@ STORE_METRICS = {
     "flintmq_store_live": "1 while a process writes the store.",
     "flintmq_store_look_seconds": "Time that this look at the store took.",
     "flintmq_store_notes": "What `flintmq inspect` notes of the store, by code.",
-    "flintmq_timer_waiting": "Messages that wait for a timer, which FlintMQ does not run.",
+    "flintmq_timer_waiting": "Messages that wait for a timer.",
     "flintmq_transaction_unsettled": "Half messages that are neither committed nor rolled back (at most so many).",
     "flintmq_log_damaged": "1 if log files are missing, or the log's end is damage or unordered write-back.",
     "flintmq_log_begin_offset": "Log offset of the first byte.",

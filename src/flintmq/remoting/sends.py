@@ -24,14 +24,18 @@ def send_answer(
     queue_offset: int | str,
     unique_key: str | None,
     region: str = REGION,
+    recall_handle: str | None = None,
 ) -> RemotingFrame:
     """Return the frame that says where a message is stored.
 
-    `unique_key`: of the message; a client takes it for the transaction's id. None: it has none.
+    `unique_key`: of the message; a client takes it for the transaction's id. None: it has none. `recall_handle`: of a
+    message that waits for its time.
     """
     fields = {"msgId": offset_msg_id, "queueId": str(queue_id), "queueOffset": str(queue_offset)}
     if unique_key is not None:
         fields["transactionId"] = unique_key
+    if recall_handle is not None:
+        fields["recallHandle"] = recall_handle
     fields |= {"MSG_REGION": region, "TRACE_ON": "true"}
     return RemotingFrame(SUCCESS, opaque, ANSWER, None, fields, b"", "JAVA", version)
 

@@ -59,6 +59,8 @@ from flintmq.store.services.expire_derived import Expiry
 from flintmq.store.services.housekeeping import ConfigTables, Housekeeping, KnownTopics
 from flintmq.store.services.ownership import Ownership
 from flintmq.store.services.retention import Retention
+from flintmq.store.services.timer_log import TimerLog
+from flintmq.store.services.timers import TimerService
 from flintmq.store.services.topic_deletion import TopicDeletion
 from flintmq.store.services.transactions import RAW_HALF, Transactions
 from flintmq.store.services.zone_mapping import ZoneMapping
@@ -431,6 +433,7 @@ class StoreParts:
             ),
             flush=self._flush_all,
             delay=DelayService(queues, self.reader.record, self.puts.put, tables.delays, config, effects),
+            timers=self._timers(),
             retention=self.retention,
             mapping=ZoneMapping(LogTail(self.files).listed),
         )
@@ -466,6 +469,21 @@ class StoreParts:
             ownership=self._ownership,
             flushed_time=lambda: self.flush.flushed_time or self._last_time,
             external=external,
+        )
+
+    def _timers(self) -> TimerService | None:
+        """Return the service of timers; None if it is switched off, or nobody makes queues here."""
+        if self.opening.external or self._is_slave or not self.config.timer_wheel_enable:
+            return None
+        return TimerService(
+            self.queues,
+            self.reader,
+            self.puts.put,
+            TimerLog(self.root, self.config, self.effects),
+            flush=self._flush_all,
+            log_bounds=lambda: (self.files.min_offset, self.log.end),
+            config=self.config,
+            effects=self.effects,
         )
 
     def _flush_all(self) -> bool:

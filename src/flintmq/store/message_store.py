@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from flintmq.config.key_effects import refuse_to_write
 from flintmq.config.keys import StoreConfig
-from flintmq.config.text import check_seconds
-from flintmq.errors import MissingExtraError, NotAStoreError, StoreError, UsageError
+from flintmq.config.text import check_seconds, short
+from flintmq.errors import FormatError, MissingExtraError, NotAStoreError, StoreError, UsageError
+from flintmq.format import recall_handle
 from flintmq.format.group_topics import retry_topic
 from flintmq.format.index import checked_peer
 from flintmq.kernels.write.fast_append import Putter
@@ -43,6 +44,7 @@ from flintmq.store import arguments
 from flintmq.store.append.group_commit import unflushed
 from flintmq.store.append.raw_log import RawLog
 from flintmq.store.append.stats import LogPositions, StoreStats
+from flintmq.store.append.timed_message import recalling
 from flintmq.store.assembly import Opening, StoreParts
 from flintmq.store.consumer.consumer import Consumer, new_consumer
 from flintmq.store.consumer.group import ConsumerGroups
@@ -317,6 +319,33 @@ class MessageStore(Putter, TopicsAndGroups):
         """
         self._parts.state.check()
         return self._parts.puts.put_columns(topic, batch)
+
+    def recall(self, handle: str, group: str = "") -> PutResult:
+        """Have a message that waits for its time never delivered.
+
+        What is stored is a mark that waits for the same moment; nobody looks whether the message is there.
+
+        Args:
+            handle: `PutResult.recall_handle()` of its put, or what a broker gave a client.
+            group: the producer's group, which the mark keeps.
+
+        Returns:
+            The result of putting the mark. WHEEL_TIMER_MSG_ILLEGAL: the time has come already, or is too far ahead.
+
+        Raises:
+            TypeError: an argument of another type.
+            UsageError: the text is no handle; the store is closed.
+
+        Thread: any. Durability: as for put.
+        """
+        self._parts.state.check()
+        arguments.texts(handle=handle, group=group)
+        try:
+            named = recall_handle.decode(handle)
+        except FormatError as error:
+            raise UsageError(f"{short(handle)}: {error.reason}") from None
+        now_ms, peer = self.effects.now_ms(), self._parts.opening.peer
+        return self.put(recalling(named, self.config, peer, now_ms, group))
 
     # -- transactions -------------------------------------------------------------------------------------------------
 
@@ -895,6 +924,7 @@ class MessageStore(Putter, TopicsAndGroups):
         parts = self._parts
         if parts.raw is not None:
             parts.raw.discard()  # a RocketMQ that opens the store finds a clean end
+        parts.housekeeping.finish()
         with parts.log.lock:  # whoever puts now is through before the log is closed
             if parts.state.closed:
                 return

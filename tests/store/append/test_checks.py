@@ -89,7 +89,7 @@ def test_the_property_string(message: Message, encoded: bytes | None):
     assert encode_properties(message) == encoded
 
 
-# -- Messages that ask for a timer, by every door of a put: refused as a broker without timer wheel does, never early
+# -- Messages that ask for a timer, by every door of a put: they wait, or are refused as without one; never early
 
 TIMERS = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
 
@@ -126,9 +126,15 @@ DOORS: dict[str, Callable[[MessageStore, Message], list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_no_door_takes_what_asks_for_a_timer(tmp_path: Path, door: str):
-    with open_small(tmp_path) as store:
+TOGETHER = ("put_batch", "put_batch, shared", "put_batch, inner", "put_columns")
+
+
+@pytest.mark.parametrize(
+    ("door", "enabled"), [*((door, False) for door in DOORS), *((door, True) for door in TOGETHER)]
+)
+def test_no_door_takes_what_asks_for_a_timer(tmp_path: Path, door: str, enabled: bool):
+    """Where there is none; and of messages that are put together none waits."""
+    with open_small(tmp_path, timerWheelEnable=enabled) as store:
         store.create_topic("B", 1, "BatchCQ")
         assert store.put(Message("T", b"first"))  # from now on plain messages go the fast way
         end = store._parts.log.end
@@ -138,6 +144,14 @@ def test_no_door_takes_what_asks_for_a_timer(tmp_path: Path, door: str):
                 assert not result and result.reason is PutRule.TIMER
         assert store._parts.log.end == end
     check_derived(tmp_path)
+
+
+@pytest.mark.parametrize("door", sorted(set(DOORS) - set(TOGETHER)))
+def test_what_is_put_by_itself_waits(tmp_path: Path, door: str):
+    with open_small(tmp_path) as store:
+        results = DOORS[door](store, message(TIMER_DELAY_SEC="1000"))
+        assert results and all(results)
+    assert {r.topic for r in records(tmp_path)} == {b"rmq_sys_wheel_timer"}
 
 
 def test_a_delay_level_is_stronger_and_a_property_is_one_too(tmp_path: Path):
@@ -163,7 +177,7 @@ def test_what_a_timer_of_rocketmq_has_delivered_may_be_copied(tmp_path: Path, go
                 timed.append(Message("Timed", stored.body, properties_bytes=stored.fields.properties))
     due = [b"TIMER_OUT_MS" in (message.properties_bytes or b"") for message in timed]  # not those that came too late
     assert (len(timed), sum(due)) == (27, 24)
-    with open_small(tmp_path) as copy:
+    with open_small(tmp_path, timerWheelEnable=False) as copy:
         refused = [message for message, has in zip(timed, due, strict=True) if not has]
         assert {result.reason for result in copy.put_many(refused)} == {PutRule.TIMER}
         assert all(copy.put_many(timed, delivered=True))

@@ -1,4 +1,4 @@
-"""Messages that nobody delivers: counted in stores of real brokers, and said when such a store is opened."""
+"""Messages that are not in their topic yet: counted in stores of real brokers, and said when such a store is opened."""
 
 import logging
 import shutil
@@ -44,10 +44,14 @@ def test_timers_are_those_that_were_not_delivered(golden: Any, name: str) -> Non
     assert of(store.path, config_of(store)) == {"timer-waiting": (len(waiting), True)}
 
 
-def test_timers_without_a_wheel_are_at_most_all_of_their_topic(golden: Any, tmp_path: Path) -> None:
+def test_timers_without_their_files_are_at_most_all_of_their_topic(golden: Any, tmp_path: Path) -> None:
+    """The wheel says nothing that the timer log does not."""
     store = golden("timer")
     root = store.copy(tmp_path)
     (root / "timerwheel").unlink()
+    assert of(root, config_of(store)) == {"timer-waiting": (87, True)}
+    shutil.rmtree(root / "timerlog")
+    (root / "config/timercheck").unlink()
     assert of(root, config_of(store)) == {"timer-waiting": (len(rows_of(store, "rmq_sys_wheel_timer")), False)}
 
 
@@ -106,9 +110,13 @@ def test_every_place_says_it(
     metric = "flintmq_timer_waiting" if name == "timer" else "flintmq_transaction_unsettled"
     (line,) = [line for line in page.text().splitlines() if line.startswith(metric + "{")]
     assert line.endswith(" " + text.split()[0])
-    with caplog.at_level(logging.WARNING, "flintmq.store"), MessageStore(root, config=store.config) as opened:
+    keys = store.config if name == "config" else {**store.config, "timerWheelEnable": False}
+    with caplog.at_level(logging.WARNING, "flintmq.store"), MessageStore(root, config=keys) as opened:
         assert text in caplog.text
         assert opened.put(Message("T", b"x")).status.name == "PUT_OK"
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, "flintmq.store"), MessageStore(root, config=store.config):
+        assert (text in caplog.text) is (name == "config"), "who opens it so delivers them"
     caplog.clear()
     shutil.rmtree(root)
     with caplog.at_level(logging.WARNING, "flintmq.store"), open_small(tmp_path / "plain"):

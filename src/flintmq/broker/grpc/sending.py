@@ -11,6 +11,7 @@ from typing import Final
 
 from flintmq.broker.grpc import definitions_pb2 as wire
 from flintmq.broker.grpc.asked import Asked, checked_topic
+from flintmq.broker.grpc.endings import transaction_id
 from flintmq.broker.grpc.messages import (
     Denied,
     born_ms,
@@ -38,8 +39,8 @@ _SCALE: Final = 1 << 31
 class GrpcSends:
     """Puts what clients send. Thread: the loop's."""
 
-    def __init__(self, served: ServedStore, sends: Sends, routes: GrpcRoutes) -> None:
-        self._served, self._sends, self._routes = served, sends, routes
+    def __init__(self, served: ServedStore, sends: Sends, routes: GrpcRoutes, broker: str) -> None:
+        self._served, self._sends, self._routes, self._broker = served, sends, routes, broker
         self._turn = itertools.count()
 
     def send(
@@ -58,8 +59,32 @@ class GrpcSends:
             for form, message in zip(forms, messages, strict=True)
         ]
         if all(isinstance(one, PutResult) for one in stored):
-            return _answer(messages, [one for one in stored if isinstance(one, PutResult)])
-        return _answer_later(messages, stored)
+            return self._answer(messages, [one for one in stored if isinstance(one, PutResult)])
+        return self._answer_later(messages, stored)
+
+    async def _answer_later(
+        self, messages: Sequence[wire.Message], stored: Sequence[PutResult | Awaitable[PutResult]]
+    ) -> wire.SendMessageResponse:
+        return self._answer(messages, [one if isinstance(one, PutResult) else await one for one in stored])
+
+    def _answer(self, messages: Sequence[wire.Message], results: Sequence[PutResult]) -> wire.SendMessageResponse:
+        entries = [self._entry(message, result) for message, result in zip(messages, results, strict=True)]
+        return wire.SendMessageResponse(status=status_of_all(entry.status.code for entry in entries), entries=entries)
+
+    def _entry(self, message: wire.Message, result: PutResult) -> wire.SendResultEntry:
+        code, told = status_of_put(result.status), message.system_properties
+        if result.physical_offset < 0:
+            return wire.SendResultEntry(status=status(code, f"{result.status.name}: {result.reason}"))
+        if code != wire.OK:
+            return wire.SendResultEntry(status=status(code, f"send message failed, sendStatus={result.status.name}"))
+        is_half = told.message_type == wire.TRANSACTION
+        return wire.SendResultEntry(
+            status=status(wire.OK),
+            message_id=told.message_id,
+            transaction_id=transaction_id(result.physical_offset) if is_half else told.message_id,
+            offset=result.queue_offset,
+            recall_handle=result.recall_handle(self._broker),
+        )
 
     def _form(self, topic: str, queue_id: int, message: wire.Message, host: str) -> SendRequest:
         """Return a message as a send of remoting says it.
@@ -114,23 +139,3 @@ def consistent_hash(value: int, buckets: int) -> int:
         if not 0 <= found < buckets:
             return candidate
         candidate = found
-
-
-async def _answer_later(
-    messages: Sequence[wire.Message], stored: Sequence[PutResult | Awaitable[PutResult]]
-) -> wire.SendMessageResponse:
-    return _answer(messages, [one if isinstance(one, PutResult) else await one for one in stored])
-
-
-def _answer(messages: Sequence[wire.Message], results: Sequence[PutResult]) -> wire.SendMessageResponse:
-    entries = [_entry(message, result) for message, result in zip(messages, results, strict=True)]
-    return wire.SendMessageResponse(status=status_of_all(entry.status.code for entry in entries), entries=entries)
-
-
-def _entry(message: wire.Message, result: PutResult) -> wire.SendResultEntry:
-    code, key = status_of_put(result.status), message.system_properties.message_id
-    if result.physical_offset < 0:
-        return wire.SendResultEntry(status=status(code, f"{result.status.name}: {result.reason}"))
-    if code != wire.OK:
-        return wire.SendResultEntry(status=status(code, f"send message failed, sendStatus={result.status.name}"))
-    return wire.SendResultEntry(status=status(wire.OK), message_id=key, transaction_id=key, offset=result.queue_offset)

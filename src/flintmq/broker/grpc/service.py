@@ -17,6 +17,7 @@ from flintmq.broker.connection import ClientConnection
 from flintmq.broker.grpc import definitions_pb2 as wire
 from flintmq.broker.grpc.asked import Asked
 from flintmq.broker.grpc.consuming import GrpcConsuming
+from flintmq.broker.grpc.endings import GrpcEndings
 from flintmq.broker.grpc.http2 import INTERNAL, INVALID_ARGUMENT, UNIMPLEMENTED, Call
 from flintmq.broker.grpc.line import GrpcLine
 from flintmq.broker.grpc.messages import Denied, status, status_of_refusal
@@ -26,10 +27,12 @@ from flintmq.broker.grpc.sending import GrpcSends
 from flintmq.broker.grpc.sessions import GrpcSessions
 from flintmq.broker.held import Held
 from flintmq.broker.pop import Pops
+from flintmq.broker.recall import Recalls
 from flintmq.broker.requests import Refused, Requests
 from flintmq.broker.routes import Routes
 from flintmq.broker.send import Sends
 from flintmq.broker.served_store import ServedStore
+from flintmq.broker.transactions import Endings
 from flintmq.errors import UsageError
 
 SERVICE: Final = "/apache.rocketmq.v2.MessagingService/"
@@ -65,6 +68,8 @@ class GrpcService:
         clients: Clients,
         routes: Routes,
         sends: Sends,
+        endings: Endings,
+        recalls: Recalls,
         pops: Pops,
         held: Held,
     ) -> None:
@@ -73,7 +78,8 @@ class GrpcService:
         self._renewals = Renewals(pops)
         self.sessions.gone = self._renewals.gone
         named = GrpcRoutes(served, routes, pops)
-        puts = GrpcSends(served, sends, named)
+        puts = GrpcSends(served, sends, named, routes.name)
+        ends = GrpcEndings(served, endings, recalls, self.sessions)
         consuming = GrpcConsuming(served, pops, held, self.sessions, self._renewals)
         self._methods = {
             "QueryRoute": Method(wire.QueryRouteRequest, wire.QueryRouteResponse, named.route),
@@ -93,8 +99,8 @@ class GrpcService:
             "NotifyClientTermination": Method(
                 wire.NotifyClientTerminationRequest, wire.NotifyClientTerminationResponse, self.sessions.end
             ),
-            "EndTransaction": Method(wire.EndTransactionRequest, wire.EndTransactionResponse, _not_yet),
-            "RecallMessage": Method(wire.RecallMessageRequest, wire.RecallMessageResponse, _not_yet),
+            "EndTransaction": Method(wire.EndTransactionRequest, wire.EndTransactionResponse, ends.end),
+            "RecallMessage": Method(wire.RecallMessageRequest, wire.RecallMessageResponse, ends.recall),
         }
 
     def line(self, connection: ClientConnection) -> GrpcLine:
@@ -193,9 +199,3 @@ class _One:
             self._asked.call.end(INVALID_ARGUMENT, "the call ended without its request")
         else:
             self._service.answer(self._asked, self._method, self._message)
-
-
-def _not_yet(asked: Asked, request: Message) -> Message:
-    """Refuse what this broker does not do yet."""
-    name = asked.call.path.removeprefix(SERVICE)
-    raise Denied(wire.NOT_IMPLEMENTED, f"this broker does not know {name} yet")

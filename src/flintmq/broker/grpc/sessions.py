@@ -72,8 +72,11 @@ class GrpcSessions:
         return self._sessions.get(client)
 
     def producers(self, topic: str) -> Iterator[Call]:
-        """Yield the streams of the producers of a topic, to ask them something."""
-        for session in self._sessions.values():
+        """Yield the streams of the producers of a topic, to ask them something.
+
+        Thread: any.
+        """
+        for session in list(self._sessions.values()):
             topics = session.settings.publishing.topics
             if not session.telemetry.is_closed and any(one.name == topic for one in topics):
                 yield session.telemetry

@@ -65,12 +65,12 @@ def command(words: BrokerWords) -> int:
 
     It is their name server and their broker, until Ctrl-C or SIGTERM: `namesrvAddr` is the address of --listen. So is
     the endpoint of clients by gRPC, those of 5.x, which need the extra `grpc`; TLS is taken there, too. They send,
-    consume by queue and tag, pop, look up by key, id and time; retries, dead letters and delay levels are RocketMQ's,
-    and so is the directory afterwards. With --read-only sends and gRPC are refused, groups go on from their offsets,
-    and of a store that is written meanwhile new messages come within a second or two. mqadmin shows it. One node,
-    without a password: whoever reaches the port can read the whole store, and send to it. One line on standard output
-    says that it is ready; with --json an object (event, listen, store, pid, seconds). With --register it is one broker
-    of a cluster, that of these name servers.
+    consume by queue and tag, pop, look up by key, id and time; retries, dead letters, delay levels, timers and
+    transactions are RocketMQ's, and so is the directory afterwards. With --read-only sends and gRPC are refused, groups
+    go on from their offsets, and of a store that is written meanwhile new messages come within a second or two. mqadmin
+    shows it. One node, without a password: whoever reaches the port can read the whole store, and send to it. One line
+    on standard output says that it is ready; with --json an object (event, listen, store, pid, seconds). With
+    --register it is one broker of a cluster, that of these name servers.
     """
     begin = time.monotonic()
     from flintmq.broker import Broker

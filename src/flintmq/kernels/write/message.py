@@ -8,8 +8,9 @@ import cython
 
 from flintmq.errors import PutFailedError, PutUnknownError
 from flintmq.format.message_id import offset_msg_id, unique_key
-from flintmq.format.properties import UNIQ_KEY, parse_bytes
-from flintmq.format.text import brief, utc
+from flintmq.format.properties import TIMER_DELIVER_MS, TIMER_OUT_MS, UNIQ_KEY, parse_bytes
+from flintmq.format.recall_handle import of_waiting
+from flintmq.format.text import brief, java_int, utc
 
 if not cython.compiled:
     PyObject_GenericSetAttr = None
@@ -23,6 +24,7 @@ _INTS = ("queue_id", "flag", "sys_flag", "reconsume_times", "delay_level")  # 32
 _LONGS = ("born_timestamp", "prepared_transaction_offset")  # 64 bits signed
 _ZERO = 0
 _ALWAYS = ("topic", "body")
+_TIMER = TIMER_OUT_MS.encode()
 _TOLD = ("status", "queue_offset", "physical_offset", "size", "store_timestamp")
 
 
@@ -179,7 +181,7 @@ def _set_numbers(m, queue_id, flag, sys_flag, reconsume_times, prepared_transact
 class Message:
     """Message(topic, body=b"", tags=None, keys=None, properties=None, queue_id=0, flag=0, wait=True, \
 born_timestamp=None, sys_flag=0, reconsume_times=0, prepared_transaction_offset=0, properties_bytes=None, \
-delay_level=0, born_host=None)\n--\n
+delay_level=0, born_host=None, deliver_timestamp=None)\n--\n
     A message to put.
 
     Attributes:
@@ -197,6 +199,8 @@ delay_level=0, born_host=None)\n--\n
         properties_bytes: the whole property string, encoded; replaces tags, keys and properties.
         delay_level: 0, or the level from 1 (messageDelayLevel) whose time passes before the message can be read.
         born_host: sender, `ip:port` or `[ipv6]:port`; None for the store's own.
+        deliver_timestamp: time in ms from which on it can be read, kept as property TIMER_DELIVER_MS, or None. A delay
+            level is stronger. Read-only.
 
     Raises:
         TypeError: a field of another type; the text names the field, the type it got and the type to give.
@@ -223,6 +227,7 @@ delay_level=0, born_host=None)\n--\n
         properties_bytes=None,
         delay_level=0,
         born_host=None,
+        deliver_timestamp=None,
     ):
         if not cython.compiled:  # compiled, fields begin as None, and leaving them so costs nothing
             self.tags = self.keys = self.properties = None
@@ -235,6 +240,9 @@ delay_level=0, born_host=None)\n--\n
             self.keys = keys if type(keys) is str else _joined(keys)
         if properties is not None:
             self.properties = _checked(properties)
+        if deliver_timestamp is not None:
+            due = _in_range("deliver_timestamp", _number("deliver_timestamp", deliver_timestamp))
+            self.properties = {**(self.properties or {}), TIMER_DELIVER_MS: str(due)}
         if wait is not True and wait is not False:
             _assigned("wait", wait)
         if born_timestamp is not None:
@@ -299,6 +307,13 @@ delay_level=0, born_host=None)\n--\n
         None also outside the years 1 to 9999.
         """
         return None if self.born_timestamp is None else utc(self.born_timestamp)
+
+    @property
+    def deliver_timestamp(self):
+        """The time in ms from which on it can be read (property TIMER_DELIVER_MS), or None."""
+        own = self.properties_bytes
+        pairs = parse_bytes(own) if own is not None else self.properties or {}
+        return java_int(pairs.get(TIMER_DELIVER_MS, ""), 64)
 
     def __repr__(self):
         """Its topic, the begin of its body, and the fields that differ from their defaults."""
@@ -387,9 +402,18 @@ class PutResult:
         found = parse_bytes(self._own).get(UNIQ_KEY) if isinstance(self._own, bytes) else self._own
         return found or None  # an empty key counts as none
 
+    def recall_handle(self, broker_name="broker-a"):
+        """Return the handle by which the message is recalled; None if it does not wait for a time.
+
+        `broker_name`: of the broker that clients ask to recall it; a store asks for none.
+        """
+        own = self._own
+        return of_waiting(parse_bytes(own), broker_name) if isinstance(own, bytes) and _TIMER in own else None
+
     def with_status(self, status):
         """Return a copy with another status."""
-        return PutResult(status, *_values(self, _RESULT)[1:], None, self.msg_id)
+        own = self.msg_id if self._prefix is not None else self._own
+        return PutResult(status, *_values(self, _RESULT)[1:], None, own)
 
     def __reduce__(self):
         """Pickled and copied by its fields."""

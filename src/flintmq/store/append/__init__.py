@@ -9,6 +9,7 @@ multi_queue      assigns several queue offsets to one message
 raw_log          appends the bytes of a master's log, in role SLAVE
 delayed_message  converts a message with a delay level to its waiting form, and back
 half_message     converts the messages of a transaction
+timed_message    converts a message that waits for a time to its waiting form; asks for the end of its wait
 unique_keys      gives messages their UNIQ_KEY
 slow_section     measures the part of a put that may hold the lock for long
 after_put        is woken by a put: flush, pool_commit or dispatch

@@ -42,9 +42,8 @@ def message_rule(message: Message, properties: bytes, config: StoreConfig) -> Pu
 def timer_rule(topic: str, properties: bytes) -> PutRule | None:
     """Return PutRule.TIMER if these properties request a timer, else None.
 
-    TIMER_OUT_MS marks a message that a timer has delivered. A delay level overrides a timer. A message that
-    came too late to wait looks like one that must wait, so a replay that copies a log skips this check. Upstream:
-    HookUtils.checkIfTimerMessage, handleScheduleMessage.
+    Batches and rows have none. TIMER_OUT_MS marks a message that a timer has delivered. A delay level overrides a
+    timer. Upstream: HookUtils.checkIfTimerMessage, handleScheduleMessage.
     """
     if b"TIMER_D" not in properties or topic == TIMER_TOPIC:
         return None
@@ -54,14 +53,13 @@ def timer_rule(topic: str, properties: bytes) -> PutRule | None:
     return PutRule.TIMER if any(name in pairs for name in TIMERS) else None
 
 
-def unread_rule(message: Message, properties: bytes) -> PutRule | None:
-    """Return the rule that refuses a message with a timer or of a transaction, or None.
+def unread_rule(message: Message) -> PutRule | None:
+    """Return the rule that refuses a message of a transaction, or None.
 
-    Nobody would read it as its sender means: it asks for a timer, or is of a transaction that is not committed.
-    RocketMQ's broker puts a half message without that flag (TransactionalMessageBridge.parseHalfMessageInner), so no
-    topic makes one right.
+    Nobody would read it as its sender means: its transaction is not committed. RocketMQ's broker puts a half message
+    without that flag (TransactionalMessageBridge.parseHalfMessageInner), so no topic makes one right.
     """
-    return PutRule.TRANSACTION if message.sys_flag & TRANSACTION_PREPARED else timer_rule(message.topic, properties)
+    return PutRule.TRANSACTION if message.sys_flag & TRANSACTION_PREPARED else None
 
 
 def start_rule(topic: str, properties: bytes) -> PutRule | None:

@@ -39,7 +39,7 @@ from flintmq.message import Message, PutMessageStatus, PutResult, PutRule, refus
 from flintmq.storage.memory.mapped_file import MappedFile
 from flintmq.storage.memory.mapped_file_queue import MappedFileQueue
 from flintmq.storage.threads.mutex import Lock
-from flintmq.store.append import multi_queue
+from flintmq.store.append import multi_queue, timed_message
 from flintmq.store.append.checks import encode_properties, message_rule, start_rule, topic_status, unread_rule
 from flintmq.store.append.delayed_message import scheduled
 from flintmq.store.append.multi_queue import TakenOffsets
@@ -160,7 +160,8 @@ class CommitLog:
     ) -> list[PutResult]:
         """Append messages in order; return a result for each, as from `append`.
 
-        `delivered`: they are copies of what a broker stored, so `checks.unread_rule` does not apply.
+        `delivered`: they are copies of what a broker stored, so none waits for a timer, and `checks.unread_rule` does
+        not apply.
 
         Thread: any. Messages of other threads may come between. Durability: as for `append`.
         """
@@ -190,6 +191,11 @@ class CommitLog:
             if waiting is None:
                 return refused(PutRule.DELAY)
             message = waiting
+        elif not delivered:
+            timed = timed_message.waiting(message, self.config, self.effects.now_ms())
+            if isinstance(timed, PutRule):
+                return refused(timed)
+            message = timed
         topic = self.get_or_create_topic(message.topic)
         properties = encode_properties(message)
         hosts = self.hosts_of(message)
@@ -201,7 +207,7 @@ class CommitLog:
             return refused(PutRule.BORN_HOST)
         rule = self._refusal(message, properties)
         if rule is None and not delivered:
-            rule = unread_rule(message, properties)
+            rule = unread_rule(message)
         if rule is not None:
             return refused(rule)
         return self.locked(

@@ -5,6 +5,8 @@ Upstream: HookUtils.transformDelayLevelMessage, ScheduleMessageService.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from flintmq.config.keys import StoreConfig
 from flintmq.format import properties
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
@@ -31,18 +33,28 @@ def scheduled(message: Message, config: StoreConfig) -> Message | None:
     topic = java_encode(message.topic)
     if topic_status(message.topic, topic) or message_rule(message, raw, config):
         return message
-    size = _REST + len(message.body) + len(topic) + len(raw)
-    if properties.VALUE_END in message.topic or size > config.mapped_file_size_commit_log:
-        return None  # it would be accepted but could not be delivered
+    if not can_be_delivered(message, topic, raw, config):
+        return None
     level = min(message.delay_level, len(config.delay_ms))
     pairs = {name: value for name, value in properties.parse_bytes(raw).items() if name not in TIMERS}
     pairs[properties.DELAY] = str(level)
     pairs[properties.REAL_TOPIC] = message.topic
     pairs[properties.REAL_QID] = str(message.queue_id)
+    return moved(message, SCHEDULE_TOPIC, level - 1, pairs)
+
+
+def can_be_delivered(message: Message, topic: bytes, raw: bytes, config: StoreConfig) -> bool:
+    """Return whether a message that is accepted while it waits can be delivered."""
+    size = _REST + len(message.body) + len(topic) + len(raw)
+    return properties.VALUE_END not in message.topic and size <= config.mapped_file_size_commit_log
+
+
+def moved(message: Message, topic: str, queue_id: int, pairs: dict[str, str]) -> Message:
+    """Return the message for another queue, with these properties."""
     return Message(
-        SCHEDULE_TOPIC,
+        topic,
         message.body,
-        queue_id=level - 1,
+        queue_id=queue_id,
         flag=message.flag,
         wait=message.wait,
         born_timestamp=message.born_timestamp,
@@ -54,16 +66,22 @@ def scheduled(message: Message, config: StoreConfig) -> Message | None:
     )
 
 
-def delivered(waiting: StoredMessage) -> Message | None:
+def delivered(waiting: StoredMessage, more: Mapping[str, str] | None = None) -> Message | None:
     """Return the message of a waiting record; None if the record has no original topic.
 
-    As upstream's it keeps DELAY, REAL_TOPIC and REAL_QID, and its sender's time and host.
+    As upstream's it keeps DELAY, TIMER_*, REAL_TOPIC and REAL_QID, and its sender's time and host; `more`: properties
+    that it gets.
     """
     pairs = waiting.properties
     topic, queue_id = pairs.get(properties.REAL_TOPIC), java_int(pairs.get(properties.REAL_QID, ""))
     if not topic or queue_id is None or topic == HALF_TOPIC:
         return None
-    kept = {name: value for name, value in pairs.items() if name != properties.CRC32}  # of the waiting record
+    return again(waiting, topic, queue_id, more or {})
+
+
+def again(waiting: StoredMessage, topic: str, queue_id: int, more: Mapping[str, str]) -> Message:
+    """Return the message of a waiting record for another queue, with some properties more."""
+    kept = {name: value for name, value in waiting.properties.items() if name != properties.CRC32}  # of its record
     return Message(
         topic,
         waiting.body,
@@ -74,5 +92,5 @@ def delivered(waiting: StoredMessage) -> Message | None:
         sys_flag=waiting.sys_flag,
         reconsume_times=waiting.reconsume_times,
         born_host=waiting.born_host,
-        properties_bytes=properties.encode(properties.java_order(kept)),
+        properties_bytes=properties.encode(properties.java_order({**kept, **more})),
     )

@@ -11,6 +11,7 @@ small_files    writes abort, checkpoint and flintmq.mark
 deleted_topics  says up to where records of deleted topics count for nothing
 followed       is the file of a store that is a copy of a master's log
 following      is the file in which a follower notes how far it is
+timer_files    reads the timer log, and how far it is done
 config_reader  reads the files of config/ that a broker keeps
 config_writer  replaces the files of config/ as a whole
 kept_members   keeps members of a table of config/ as objects

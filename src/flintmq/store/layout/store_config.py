@@ -16,6 +16,7 @@ from flintmq.store.layout.queue_name import QueueName, queue_names
 
 SMALL: Final = StoreConfig(  # dev=True: files small enough for tests on a laptop
     mapped_file_size_commit_log=1 << 20,
+    mapped_file_size_timer_log=104_000,  # 1,999 units
     mapped_file_size_consume_queue=20_000,
     max_hash_slot_num=1_000,
     max_index_num=4_000,

@@ -1,8 +1,9 @@
-"""Counts the messages of a store that nobody will deliver as long as FlintMQ runs it.
+"""Counts the messages of a store that are not in their topic yet.
 
 RocketMQ's broker brings some messages to their topic only later: when a timer is due, when a transaction is settled,
-when what a pop took was not acknowledged. FlintMQ delivers delay levels, and half messages once their senders say so;
-so a line says it when a store with others of these is opened, inspected, or about to expire.
+when what a pop took was not acknowledged. FlintMQ delivers delay levels and timers, and half messages once their
+senders say so; so a line says it when a store with others of these is opened, inspected, or about to expire. What waits
+for a timer is said only where nobody looks after it.
 
 Upstream: TimerMessageStore (wheel and timer topic), TransactionalMessageServiceImpl.check (half and outcome topics),
 PopReviveService.
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from flintmq.config.keys import StoreConfig
@@ -24,18 +25,17 @@ from flintmq.format.text import java_decode, java_int
 from flintmq.format.timer import TIMER_TOPIC
 from flintmq.storage.files.filesystem import Effects
 from flintmq.store.commitlog.snapshot import Snapshot
-from flintmq.store.layout import config_reader, directories
+from flintmq.store.layout import config_reader, timer_files
 from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.read.queue_lookup import QueueLookup
 
 POP_TOPIC, POP_GROUP = "rmq_sys_REVIVE_LOG", "CID_RMQ_SYS_REVIVE_GROUP"
 MOST_OUTCOMES = 10_000  # that are read; more of them leave the number of half messages an upper bound
-_BLOCK = 32_768 * timer.WHEEL_SLOT.size
 
 TIMERS, HALVES, DELAYS, POPS = "timer-waiting", "halves-unsettled", "delays-waiting", "pops-unsettled"
 COMPACTED = "compacted"
 _TEXTS = {
-    TIMERS: "messages wait for a timer, which FlintMQ does not run: nobody delivers them until a RocketMQ broker does",
+    TIMERS: "messages wait for a timer: nobody delivers them until the store is opened to be written",
     HALVES: "half messages are neither committed nor rolled back: nobody gets them before their senders say so",
     DELAYS: "messages wait in delay levels that this messageDelayLevel does not have: nobody delivers them",
     POPS: "records of pop consumption are not settled: what was taken and not acknowledged comes to nobody again",
@@ -75,19 +75,21 @@ def at_opening(
 ) -> list[str]:
     """Return the lines to log when a store with these queues is opened.
 
-    Nothing is read if no queue is of such a topic.
+    Nothing is read if no queue is of such a topic, and who opens it runs timers.
     """
     names = (QueueName(java_decode(topic), queue_id) for topic, queue_id in places)
-    if not _by_kind(names, len(config.delay_ms)):
+    cared_for = {TIMERS} if config.timer_wheel_enable else set()
+    if _by_kind(names, len(config.delay_ms)).keys() <= cared_for:
         return []
     try:
-        return [one.text for one in undelivered(QueueLookup(Snapshot(root, config, effects)), clean)]
+        found = undelivered(QueueLookup(Snapshot(root, config, effects)), clean)
+        return [one.text for one in found if one.kind not in cared_for]
     except (CorruptStoreError, FormatError, StoreAccessError) as error:
         return [f"what waits for a timer or for the end of a transaction is not known: {error}"]
 
 
 def _by_kind(names: Iterable[QueueName], levels: int) -> defaultdict[str, list[QueueName]]:
-    """Return the queues whose messages somebody is to deliver, and FlintMQ does not, by kind."""
+    """Return the queues whose messages somebody is to deliver, by kind."""
     found: defaultdict[str, list[QueueName]] = defaultdict(list)
     for name in sorted(names):
         kind = {TIMER_TOPIC: TIMERS, HALF_TOPIC: HALVES}.get(name.topic)
@@ -106,36 +108,19 @@ def _counted(kind: str, messages: int, exact: bool) -> Undelivered | None:
 
 
 def _timers(lookup: QueueLookup, names: list[QueueName], clean: bool) -> tuple[int, bool]:
-    """Return the messages in the wheel that are not delivered, and those not in it yet."""
+    """Return the messages that wait, with a unit in the timer log or not yet."""
     snapshot = lookup.snapshot
     root, effects = snapshot.root, snapshot.effects
-    try:
-        data = effects.read_file(os.path.join(root, directories.CONFIG, "timercheck"), timer.TIMER_CHECK_SIZE)
-        check = timer.decode_check(data or b"")
-    except FormatError:
-        check = timer.TimerCheck()
     bounds = [lookup.bounds(name) for name in names]
-    path = os.path.join(root, "timerwheel")
-    if effects.size(path) is None:  # RocketMQ makes a new one of the whole topic
-        return sum(one.max - one.min for one in bounds), False
-    precision = max(snapshot.config.timer_precision_ms, 1)
-    slots = (slot for slot in _slots(path, effects) if slot.moment * precision >= check.last_read_time)
-    waiting = max(0, sum(slot.messages for slot in slots))
+    if not any(one.max > one.min for one in bounds):
+        return 0, True
+    check, files = timer_files.read_check(root, effects), timer_files.log_files(root, effects)
+    waiting = 0
+    for _, unit in timer_files.log_units(files, snapshot.end, effects):
+        if unit.slot_time >= check.last_read_time:
+            waiting += -1 if unit.magic & timer.UNIT_DELETES else 1
     queued = sum(max(0, one.max - max(one.min, check.queue_offset)) for one in bounds)
-    return waiting + queued, clean
-
-
-def _slots(path: str, effects: Effects) -> Iterator[timer.WheelSlot]:
-    """Yield the slots of a wheel that were ever used."""
-    with effects.reading(path) as fd:
-        at = 0
-        while (start := effects.next_data(fd, at)) is not None and start < timer.WHEEL_SIZE:
-            start -= start % timer.WHEEL_SLOT.size
-            data = effects.pread(fd, min(_BLOCK, timer.WHEEL_SIZE - start), start)
-            for place in range(0, len(data) - timer.WHEEL_SLOT.size + 1, timer.WHEEL_SLOT.size):
-                if any(data[place : place + 8]):
-                    yield timer.WHEEL_SLOT.unpack(data, place)
-            at = start + max(len(data), timer.WHEEL_SLOT.size)
+    return max(waiting, 0) + queued, clean and (check.queue_offset > 0 or not queued)
 
 
 def _halves(lookup: QueueLookup, names: list[QueueName]) -> tuple[int, bool]:

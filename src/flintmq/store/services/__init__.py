@@ -12,6 +12,8 @@ topic_deletion    deletes topics as a whole
 consumer_offsets  keeps config/consumerOffset.json
 delay             delivers messages with a delay level
 transactions      ends half messages as their senders say, and has these asked
+timers            delivers messages that wait for a time
+timer_log         writes what waits for a time, as RocketMQ does
 zone_mapping      makes zone maps of full log files
 retention         deletes log files that are old, or whose space is needed
 retention_rules   decides which files may be deleted when

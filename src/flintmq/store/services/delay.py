@@ -30,7 +30,7 @@ STEP_MS = 100  # interval of checking, as upstream
 FIRST_MS = 1000  # after the start, as upstream
 AT_ONCE = 1000  # units of one level before the next level
 RAW_TOPIC = SCHEDULE_TOPIC.encode()
-_REFUSED = (
+REFUSED = (
     PutMessageStatus.MESSAGE_ILLEGAL,
     PutMessageStatus.PROPERTIES_SIZE_EXCEEDED,
     PutMessageStatus.WHEEL_TIMER_NOT_ENABLE,
@@ -121,12 +121,12 @@ class DelayService:
                       self.file.folder, offset, level)  # fmt: skip
             return True
         result = self.put(message)
-        if result.status in _REFUSED:
+        if result.status in REFUSED:
             log.error(
                 "%s: offset %d of level %d cannot be delivered to %r (%s); it is left out",
                 self.file.folder, offset, level, message.topic[:100], result.status.name,
             )  # fmt: skip
-        return result.physical_offset >= 0 or result.status in _REFUSED
+        return result.physical_offset >= 0 or result.status in REFUSED
 
     def _waits(self, due: int, delay: int) -> bool:
         """Return whether a time of delivery is still to come.

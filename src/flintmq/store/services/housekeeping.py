@@ -1,6 +1,7 @@
-"""The broker's work around its store: topics, offsets, delayed messages, old files.
+"""The broker's work around its store: topics, offsets, messages for later, old files.
 
-This module only wires: `topics`, `consumer_offsets`, `delay` and `retention` do the work, `scheduler` calls them.
+This module only wires: `topics`, `consumer_offsets`, `delay`, `timers` and `retention` do the work, `scheduler` calls
+them.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from flintmq.store.services.groups import FORBIDDEN, Groups, GroupSettings
 from flintmq.store.services.groups import TABLE as GROUPS
 from flintmq.store.services.retention import FIRST_MS, Retention
 from flintmq.store.services.scheduler import Upkeep
+from flintmq.store.services.timers import LEAST_STEP_MS, TimerService
 from flintmq.store.services.topics import TABLE, Topics, TopicSettings, check_topic
 from flintmq.store.services.zone_mapping import INTERVAL_MS, ZoneMapping
 
@@ -83,10 +85,11 @@ class Housekeeping:
         flush: Callable[[], bool],
         delay: DelayService,
         retention: Retention,
+        timers: TimerService | None = None,
         mapping: ZoneMapping | None = None,
     ) -> None:
         self.config, self.known, self.flush = config, known, flush
-        self.delay, self.retention = delay, retention
+        self.delay, self.retention, self.timers = delay, retention, timers
         self.files = tables.topics, tables.groups, tables.offsets, tables.delays
         self.topics = Topics(tables.topics, config.default_topic_queue_nums, len(config.delay_ms))
         self.groups = Groups(tables.groups)
@@ -101,6 +104,13 @@ class Housekeeping:
             "flintmq-retention", effects, retention.root
         )  # waits between deletions, so it has its own thread
         self._cleaning.every(max(config.clean_resource_interval, 1), retention.clean_once, first_ms=FIRST_MS)
+        self._threads = [self._upkeep, self._cleaning]
+        if timers is not None:  # whose first step may read much
+            timing = Upkeep("flintmq-timers", effects, retention.root)
+            step_ms = min(STEP_MS, max(config.timer_precision_ms, LEAST_STEP_MS))
+            timing.every(step_ms, timers.step, FIRST_DELIVERY_MS)
+            timing.every(max(config.timer_flush_interval_ms, step_ms), timers.save_once)
+            self._threads.append(timing)
         if mapping is not None:
             mapping.stopping = lambda: self._cleaning.stopping
             self._cleaning.every(INTERVAL_MS, mapping.map_once)
@@ -114,6 +124,8 @@ class Housekeeping:
         """
         with self._saving:
             self._save()
+        if self.timers is not None:
+            self.timers.save_once()
         return False
 
     def save_now(self, what: str = "offsets are") -> None:
@@ -254,15 +266,20 @@ class Housekeeping:
         return self.topics.queue_count(topic) is not None or any(name == raw for name, _ in self.known.queues())
 
     def start(self) -> None:
-        self._upkeep.start()
-        self._cleaning.start()
+        for thread in self._threads:
+            thread.start()
+
+    def finish(self) -> None:
+        """Deliver the rest of what is delivered together, and then nothing more."""
+        if self.timers is not None:
+            self.timers.finish()
 
     def halt(self) -> None:
         """Make the threads end without waiting: the store may belong to another process."""
-        self._upkeep.halt()
-        self._cleaning.halt()
+        for thread in self._threads:
+            thread.halt()
 
     def stop(self) -> None:
         """Stop the threads. Later changes are not saved: call `save_once` after the last change."""
-        self._upkeep.stop()
-        self._cleaning.stop()
+        for thread in self._threads:
+            thread.stop()
