@@ -81,17 +81,6 @@ def test_a_call_without_its_request_or_with_two(broker: Broker, talk: Talk):
     assert client.answered(client.start("QueryRoute", prefixed(b"") * 2)).status == 3
 
 
-@pytest.mark.parametrize(
-    ("name", "request_"),
-    [
-        ("EndTransaction", wire.EndTransactionRequest(topic=resource("T"))),
-        ("RecallMessage", wire.RecallMessageRequest(topic=resource("T"))),
-    ],
-)
-def test_what_comes_later(broker: Broker, talk: Talk, name: str, request_: Any):
-    assert talk(broker).ask(name, request_).status.code == wire.NOT_IMPLEMENTED
-
-
 def test_an_error_of_ours_is_told_and_counted(broker: Broker, talk: Talk, monkeypatch: pytest.MonkeyPatch):
     def broken(*_: Any) -> None:
         raise ZeroDivisionError("by a test")
@@ -415,7 +404,6 @@ MANY = {f"p{number}": "x" for number in range(129)}
         ({"key": "a\x02TAGS\x01x"}, wire.ILLEGAL_MESSAGE_ID),
         ({"body": b""}, wire.MESSAGE_BODY_EMPTY),
         ({"body": bytes((4 << 20) + 1)}, wire.MESSAGE_BODY_TOO_LARGE),
-        ({"message_type": wire.TRANSACTION}, wire.FORBIDDEN),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
