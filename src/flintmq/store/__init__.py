@@ -13,6 +13,7 @@ consumer      a queue for an embedded user
 
 message_store  defines MessageStore, the class that users call
 topics_and_groups  its methods about topics, consumer groups and their offsets
+delivered_later  its methods about transactions and recalls
 assembly       makes the parts of a store, connects, starts and stops them
 listening      declares what a store and the listener of its followers need of each other
 view           defines StoreView, which `open_store` returns: reads a store and never writes
