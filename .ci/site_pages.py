@@ -40,6 +40,7 @@ REFERENCE: dict[str, tuple[str, list[str]]] = {
             "flintmq.ColumnsResult",
             "flintmq.PutMessageStatus",
             "flintmq.PutRule",
+            "flintmq.Half",
             "flintmq.Outcome",
             "flintmq.GetResult",
             "flintmq.GetBatchResult",

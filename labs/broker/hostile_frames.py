@@ -17,7 +17,7 @@ from flintmq.errors import FlintError
 from flintmq.remoting import names
 from flintmq.remoting.frames import ROCKETMQ, RemotingFrame, decode_frame, encode_frame, frame_size
 from labs.fuzz.mutate import NUMBERS, mutate
-from tests.broker.talk import batch, heartbeat, pull, request, send
+from tests.broker.talk import batch, heartbeat, pop, pull, request, send
 
 TOPICS = ("F0", "F1", "F2", "%RETRY%FG", "%DLQ%FG")  # made before; the last two by what is sent back
 GROUPS = ("FG", "FH")
@@ -27,6 +27,12 @@ PLACE = {"topic": "F0", "queueId": 0}
 MEMBER = {"clientId": "c", "consumerGroup": "FG", "mqSet": [{"brokerName": "broker-a", "queueId": 0, "topic": "F0"}]}
 MADE = {"topic": "F1", "readQueueNums": 4, "writeQueueNums": 4, "perm": 6, "attributes": "+message.type=NORMAL"}
 BACK = {"offset": 0, "group": "FG", "delayLevel": 0, "originTopic": "F0", "maxReconsumeTimes": 3}
+HANDLE = "djEgRjAgYnJva2VyLWEgMTcwMDAwMDAwMDAwMSBLMQ=="  # v1 F0 broker-a 1700000000001 K1
+RECEIPT = {"consumerGroup": "FG", "offset": 0, "extraInfo": "0 1700000000000 60000 0 0 broker-a 0 0"}
+ACKED = {"c": "FG", "t": "F0", "r": "0", "so": 0, "q": 0, "rq": 0, "pt": 1_700_000_000_000, "it": 60_000, "b": "Aw=="}
+ASSIGNED = {
+    "topic": "F0", "consumerGroup": "FG", "clientId": "c", "strategyName": "AVG", "messageModel": "CLUSTERING",
+}  # fmt: skip
 TEXTS = (
     "", " ", "-1", "0", "true", "F0", "FG", "%RETRY%FG", "TBW102", "SCHEDULE_TOPIC_XXXX", "*", "a||b", "\0", "\x01",
     "\x02", "\ud800", "é" * 40, "x" * 127, "x" * 128, "x" * 70_000, "../../etc", "1e5", "NaN", "0x7f", "9" * 400,
@@ -67,6 +73,16 @@ REQUESTS: tuple[tuple[int, dict[str, Any], bytes], ...] = (
     (names.RESET_OFFSET, {"topic": "F0", "group": "FG", "timestamp": 0, "isForce": "true"}, b""),
     (names.SET_CONFIG, {}, b"flushDiskType=ASYNC_FLUSH\n"),
     (names.END_TRANSACTION, {"producerGroup": "P", "commitLogOffset": 0, "commitOrRollback": 8}, b""),
+    (names.RECALL, {"topic": "F0", "recallHandle": HANDLE, "producerGroup": "P"}, b""),
+    (names.POP, pop("F0", "FG", maxMsgNums=4), b""),
+    (names.POP, pop("F1", "FG", pollTime=300, order="true", invisibleTime=100), b""),
+    (names.PEEK, pop("F0", "FG"), b""),
+    (names.NOTIFICATION, {**pop("F0", "FG"), "pollTime": 100}, b""),
+    (names.ACK, {**PLACE, **RECEIPT}, b""),
+    (names.CHANGE_INVISIBLE, {**PLACE, **RECEIPT, "invisibleTime": 1000}, b""),
+    (names.ACK_BATCH, {}, json.dumps({"brokerName": "broker-a", "acks": [ACKED]}).encode()),
+    (names.GET_ASSIGNMENT, {}, json.dumps(ASSIGNED).encode()),
+    (names.SET_MODE, {}, json.dumps({"topic": "F0", "consumerGroup": "FG", "mode": "POP"}).encode()),
     (names.GET_ROUTE, {"topic": "F0"}, b""),
     (names.GET_TOPIC_STATS, {"topic": "F0"}, b""),
     (names.GET_CONSUME_STATS, {"consumerGroup": "FG"}, b""),
@@ -76,7 +92,8 @@ REQUESTS: tuple[tuple[int, dict[str, Any], bytes], ...] = (
     (names.GET_STATS, {"statsName": "GROUP_GET_NUMS", "statsKey": "F0@FG"}, b""),
     *((code, {}, b"") for code in (
         names.GET_TOPICS, names.GET_CONFIG, names.GET_RUNTIME, names.GET_OFFSETS, names.GET_DELAYS, names.GET_GROUPS,
-        names.GET_MODES, names.GET_HA_ADDRESS, names.GET_CLUSTERS, names.GET_ALL_TOPICS, names.REGISTER, 350, 322,
+        names.GET_MODES, names.GET_HA_ADDRESS, names.GET_CLUSTERS, names.GET_ALL_TOPICS, names.GET_TIMER_CHECK, names.REGISTER, 350,
+        322,
     )),
 )  # fmt: skip
 """Each request that a broker answers, as a client asks it; `{}` is a number that differs each time."""
@@ -89,7 +106,7 @@ def good(chance: random.Random) -> bytes:
     number = str(chance.randrange(1 << 30))
     told = {name: str(value).replace("{}", number) for name, value in fields.items()}
     flag = 2 if chance.random() < 0.05 else 0
-    if chance.random() < 0.2:
+    if chance.random() < 0.2 and code <= 0x7FFF:  # the other kind has two bytes for it
         frame = RemotingFrame(code, chance.randrange(1 << 30), flag, None, told, body, "CPP")
         return encode_frame(frame, ROCKETMQ)
     return request(code, told, body, opaque=chance.randrange(1 << 30), flag=flag)

@@ -25,6 +25,8 @@ NOT_PLACES = {
     "--from",
     "--to",
     "--offsets",
+    "--tls-cert",
+    "--tls-key",
 }
 """Options whose word may be a file or a position that is read; --offsets is tried in tests/broker/test_offsets.py."""
 MORE = {

@@ -316,7 +316,7 @@ class Broker:
 
 
 class _Rooms(NamedTuple):
-    """What any broker has, whatever it serves."""
+    """Holds the rooms that any broker has."""
 
     routes: Routes
     held: Held

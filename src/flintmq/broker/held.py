@@ -1,4 +1,4 @@
-"""What is held: pulls and pops that wait for queues to grow.
+"""Holds pulls and pops until their queues grow.
 
 They wait, too, for their time, for their client's end, or for ours. A pull is an object that is called, and takes no
 task; a pop is a coroutine that waits. Who reads and then waits looks before and after at `Served.news` of the queues,

@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, NamedTuple
 
-from flintmq.broker import requests
 from flintmq.broker.clients import Clients
 from flintmq.broker.held import Held
 from flintmq.broker.requests import (
@@ -23,6 +22,7 @@ from flintmq.broker.requests import (
     INT64,
     EncodedAnswer,
     Handler,
+    HeldAnswer,
     Outcome,
     Peer,
     PlainTaker,
@@ -107,7 +107,7 @@ class PullRequest(NamedTuple):
         )  # fmt: skip
 
 
-class HeldPull(requests.Held):
+class HeldPull(HeldAnswer):
     """A pull that is not answered yet.
 
     Attributes:

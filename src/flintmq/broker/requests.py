@@ -1,7 +1,7 @@
 """A request: its fields, its answer, and who answers it.
 
-A handler takes a Request and returns its answer, a coroutine that does, or a Held; None: there is no answer. What it
-raises becomes an answer, too: clients of RocketMQ decide by codes, people by remarks.
+A handler takes a Request and returns its answer, a coroutine that does, or a HeldAnswer; None: there is no answer. What
+it raises becomes an answer, too: clients of RocketMQ decide by codes, people by remarks.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class EncodedAnswer(NamedTuple):
     body: bytes
 
 
-class Held:
+class HeldAnswer:
     """Represents the answer of a request that waits, and takes no turn and no task for it.
 
     Attributes:
@@ -159,7 +159,7 @@ def member_text(told: JsonObject, name: str) -> str:
 
 
 Answer: TypeAlias = RemotingFrame | None
-Outcome: TypeAlias = "Answer | EncodedAnswer | Held | Coroutine[None, None, Outcome]"
+Outcome: TypeAlias = "Answer | EncodedAnswer | HeldAnswer | Coroutine[None, None, Outcome]"
 Handler: TypeAlias = Callable[[Request], Outcome]
 PlainTaker: TypeAlias = Callable[[memoryview, int, Peer], int | None]
 """Answers a plain request of which no frame is made, see ClientConnection."""
@@ -228,7 +228,7 @@ class Requests:
         if isinstance(found, Coroutine):
             self.start(self._later(request, found))
             request.peer.began()
-        elif isinstance(found, Held):
+        elif isinstance(found, HeldAnswer):
             found.resume = partial(self.call, request)
         else:
             _send(request, found)

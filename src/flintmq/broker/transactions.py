@@ -28,7 +28,7 @@ _ENDS: Final = (record.TRANSACTION_NONE, record.TRANSACTION_COMMIT, record.TRANS
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a producer says that a transaction ends.
+    """Represents the end of a transaction, as a producer says it.
 
     Attributes:
         group: of the producers.

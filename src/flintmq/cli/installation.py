@@ -34,6 +34,8 @@ EXTRAS = {
     "iceberg": ("exports to Iceberg", ("pyiceberg",)),
     "avro": ("bodies as Avro", ("fastavro",)),
     "protobuf": ("bodies as Protobuf", ("protobuf",)),
+    "grpc": ("flintmq broker for clients of 5.x", ("h2", "protobuf")),
+    "tls": ("flintmq broker --tls-self-signed", ("cryptography",)),
     "compress": ("bodies compressed with LZ4 and ZSTD", ("lz4", "backports.zstd")),
 }
 OF_PYTHON = {"backports.zstd": "compression"}

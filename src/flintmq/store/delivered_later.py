@@ -1,4 +1,4 @@
-"""Defines the methods of MessageStore about messages that are delivered later, or not: transactions and recalls.
+"""Defines the methods of MessageStore about transactions and recalls.
 
 Upstream: EndTransactionProcessor, TransactionalMessageCheckService, RecallMessageProcessor.
 """

@@ -224,7 +224,10 @@ def test_sigterm_amid_requests(store: Path) -> None:
 
 
 def test_sigterm_amid_large_answers(tmp_path: Path) -> None:
-    """A client that begins to read late gets all of them, and whole: 40 of 250 KB."""
+    """A client that begins to read late gets whole what was answered: some of 40 of 250 KB.
+
+    Beyond 4 MiB of answers that it did not take, no request is read from it.
+    """
     with open_small(tmp_path / "store", mappedFileSizeCommitLog=1 << 20, **KEYS) as made:
         put_all(made, 60, size=4096)
     with serving(tmp_path / "store") as (child, address), Line(address, receive_buffer=4096) as slow:
@@ -240,7 +243,7 @@ def test_sigterm_amid_large_answers(tmp_path: Path) -> None:
         except EOFError:
             pass
         assert child.wait(20) == 0 and slow.kept == b"", "half an answer"
-        assert len(answered) == len(waiting)
+        assert (4 << 20) // 250_000 <= len(answered) <= len(waiting)
 
 
 def test_sigterm_with_a_client_that_takes_nothing(store: Path) -> None:

@@ -150,7 +150,9 @@ class Number:
 def test_the_signature_is_there_compiled_too():
     parameters = inspect.signature(Message).parameters
     names = [*parameters]
-    assert names[:3] == ["topic", "body", "tags"] and names[-1] == "born_host" and len(names) == 15
+    assert (
+        names[:3] == ["topic", "body", "tags"] and names[-2:] == ["born_host", "deliver_timestamp"] and len(names) == 16
+    )
     assert parameters["body"].default == b"" and parameters["wait"].default is True
     assert [*inspect.signature(MessageStore.put).parameters] == ["self", "message"]
     assert (Message.__doc__ or "").strip().split("\n--\n")[-1].strip().startswith("A message to put.")

@@ -7,6 +7,7 @@ service      who answers which call, and what an error becomes
 routes       topics and assignments
 sessions     clients: their settings, heartbeats, and end
 sending      sends
+endings      ends of transactions, who is asked for one, recalls
 consuming    receives, acknowledgements, and what is made invisible for longer
 renewals     keeps messages invisible while their client lives
 messages     messages and statuses, from and to their wire form

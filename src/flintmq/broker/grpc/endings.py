@@ -1,4 +1,4 @@
-"""What comes of a message after its send, by gRPC: ends of transactions, who is asked for one, and recalls.
+"""Ends transactions by gRPC, asks for ends, and recalls messages.
 
 The id of a transaction says where its half message is, so a producer ends it also after a restart of the broker.
 Upstream: EndTransactionActivity, RecallMessageActivity, ProxyClientRemotingProcessor.
@@ -34,7 +34,7 @@ class GrpcEndings:
         served.store.on_check(self._ask)
 
     async def end(self, asked: Asked, request: wire.EndTransactionRequest) -> wire.EndTransactionResponse:
-        """Commit a half message, or roll it back; a client that does not know yet is told OK."""
+        """Commit a half message, or roll it back; do nothing if the client does not know yet."""
         topic = checked_topic(request.topic)
         try:
             physical_offset = int(request.transaction_id, _HEXADECIMAL)
@@ -60,7 +60,10 @@ class GrpcEndings:
         return wire.RecallMessageResponse(status=status(wire.OK), message_id=found)
 
     def _ask(self, half: Half) -> bool:
-        """Ask one producer of a topic, another one each time; return whether there is one. Thread: the store's."""
+        """Ask one producer of a topic, another one each time; return whether there is one.
+
+        Thread: the store's.
+        """
         found = list(self._sessions.producers(half.group))
         if not found:
             return False

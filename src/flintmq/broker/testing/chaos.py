@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from weakref import WeakSet
 
 from flintmq.broker.connection import ClientConnection
-from flintmq.broker.requests import Handler, Held, Outcome, Request
+from flintmq.broker.requests import Handler, HeldAnswer, Outcome, Request
 from flintmq.errors import UsageError
 
 ASKED_MAX: Final = 100_000  # requests that are kept
@@ -151,8 +151,8 @@ class Chaos:
 
 async def _ended(request: Request, found: Outcome) -> None:
     """Wait for what a handler answers, and drop it."""
-    while isinstance(found, (Coroutine, Held)):
-        if isinstance(found, Held):
+    while isinstance(found, (Coroutine, HeldAnswer)):
+        if isinstance(found, HeldAnswer):
             waiting = asyncio.get_running_loop().create_future()
             found.resume = waiting.set_result
             found = (await waiting)(request)

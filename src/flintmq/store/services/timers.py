@@ -125,11 +125,14 @@ class TimerService:
         """
         self._finished = True  # before the lock: a step that reads much ends
         with self._step:
-            try:
-                while self._at and self._deliver_one():
-                    pass
-            except (OSError, FlintError) as error:  # the store is being closed, and goes on with that
-                log.error("%s: a slot of the timer is left half delivered (%s)", self.file.root, error)
+            self._deliver_rest()
+
+    def _deliver_rest(self) -> None:
+        try:
+            while self._at and self._deliver_one():
+                pass
+        except (OSError, FlintError) as error:  # the store is being closed, and goes on with that
+            log.error("%s: a slot of the timer is left half delivered (%s)", self.file.root, error)
 
     def save_once(self) -> bool:
         """Note on disk what was taken and delivered; return False: nothing remains.
@@ -146,8 +149,11 @@ class TimerService:
             self.file.note(self._read_time, self._next)
             self._changed = False
             self.file.forget(self._read_time, self.log_bounds()[0])
-            self._recalled = {slot: keys for slot, keys in self._recalled.items() if slot >= self._read_time}
+            self._forget_recalled()
         return False
+
+    def _forget_recalled(self) -> None:
+        self._recalled = {slot: keys for slot, keys in self._recalled.items() if slot >= self._read_time}
 
     def _placed(self, unit: NewUnit, waits: bool) -> NewUnit:
         """Return a unit in a slot that says whether its message still waits.
@@ -401,10 +407,13 @@ class TimerService:
         Thread: any.
         """
         with self._step:
-            assert sorted(self._order) == sorted(self._slots), "heap and slots differ"
-            assert all(len(entries) and len(entries) % WIDTH == 0 for entries in self._slots.values())
-            assert all(slot >= self._read_time for slot in self._slots), f"a slot before {self._read_time} waits"
-            assert 0 <= self._at < (len(self._slots[self._order[0]]) if self._order else WIDTH)
+            self._check_slots()
+
+    def _check_slots(self) -> None:
+        assert sorted(self._order) == sorted(self._slots), "heap and slots differ"
+        assert all(len(entries) and len(entries) % WIDTH == 0 for entries in self._slots.values())
+        assert all(slot >= self._read_time for slot in self._slots), f"a slot before {self._read_time} waits"
+        assert 0 <= self._at < (len(self._slots[self._order[0]]) if self._order else WIDTH)
 
 
 def _entry(entries: array[int], at: int) -> Entry:

@@ -404,7 +404,7 @@ class Transactions:
             self._load()
             self._look()
             self._pay()
-            self._latest = {alike: offset for alike, offset in self._latest.items() if self._is_open(offset)}
+            self._forget_ended()
             known = list(self._open)
         for offset in known:
             if self._upkeep.stopping and self._has_threads:
@@ -418,6 +418,9 @@ class Transactions:
         with self._lock:
             self._go_on()
         return False
+
+    def _forget_ended(self) -> None:
+        self._latest = {alike: offset for alike, offset in self._latest.items() if self._is_open(offset)}
 
     def _due(self, offset: int) -> StoredMessage | None:
         """Return a half message if its sender is to be asked now. The lock is held."""
@@ -489,7 +492,7 @@ class Transactions:
         """Assert what holds between two calls."""
         with self._lock:
             assert list(self._open) == sorted(self._open), "open half messages are out of order"
-            assert all(offset < self._seen for offset in self._open), "one is open beyond what was looked at"
+            assert max(self._open, default=-1) < self._seen, "one is open beyond what was looked at"
             assert not self._open.keys() & self._ended, "one is open and has ended"
             assert self._noted[0] <= next(iter(self._open), self._seen), "the group's offset is after an open one"
 
