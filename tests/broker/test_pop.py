@@ -13,8 +13,9 @@ from flintmq.broker.flights import Flights
 from flintmq.broker.pop import Pops
 from flintmq.broker.testing import BrokerControl
 from flintmq.errors import PutFailedError
-from flintmq.message import StoredMessage
-from tests.broker.talk import Line, PoppedMessage, pop, popped, send
+from flintmq.message import PutMessageStatus, PutResult, StoredMessage
+from flintmq.store.services.topics import TopicSettings
+from tests.broker.talk import Line, PoppedMessage, heartbeat, pop, popped, send
 from tests.broker.test_send import stored
 from tests.support.threads import within
 
@@ -208,12 +209,12 @@ def test_what_cannot_be_put_again_stays_in_flight(broker: Broker, client: Line, 
     monkeypatch.setattr("flintmq.broker.flights.AGAIN_S", 0.05)
     put_before, refusals = Flights._put, list[Message]()
 
-    async def refuse(self: Flights, message: Message) -> None:
+    async def refuse(self: Flights, message: Message, original: StoredMessage) -> None:
         if len(refusals) < 3:
             refusals.append(message)
             assert self._offsets.get("G", "T", 0) == 0
             raise PutFailedError("the disk is full")
-        await put_before(self, message)
+        await put_before(self, message, original)
 
     monkeypatch.setattr(Flights, "_put", refuse)
     put(broker, "a", "b")
@@ -221,6 +222,71 @@ def test_what_cannot_be_put_again_stays_in_flight(broker: Broker, client: Line, 
     again = comes(client, maxMsgNums=1) + comes(client, maxMsgNums=1)
     assert sorted(bodies(again)) == bodies(found) == ["a", "b"] and len(refusals) == 3
     assert offset(broker) == 2
+
+
+def test_one_that_can_never_be_put_again_keeps_no_other_back(
+    broker: Broker, client: Line, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """A copy has more properties. Where these are too many it has those of the message; else it does not come again."""
+    put(broker, "large", properties={"a": "x" * 32_600})
+    put(broker, "small")
+    assert bodies(got(client, **SOON)) == ["large", "small"]
+    assert sorted(bodies(comes(client, maxMsgNums=1) + comes(client, maxMsgNums=1))) == ["large", "small"]
+    assert offset(broker) == 2
+    refused = PutResult(PutMessageStatus.MESSAGE_ILLEGAL, -1, -1, 0, 0, b"", "by a test")
+
+    async def refuse(message: Message) -> PutResult:
+        return refused
+
+    monkeypatch.setattr(stored(broker), "put_async", refuse)
+    put(broker, "never")
+    assert bodies(got(client, **SOON)) == ["never"]
+    assert within(lambda: offset(broker) == 3)
+    assert "cannot be put there, now or later" in caplog.text
+
+
+def test_a_queue_that_cannot_be_read_keeps_no_other_from_its_client(
+    broker: Broker, client: Line, monkeypatch: pytest.MonkeyPatch
+):
+    stored(broker).create_topic("Wide", 4)
+    for queue in range(4):
+        put(broker, f"{queue}", topic="Wide", queue_id=queue)
+    read = broker._now.served.read
+
+    async def broken(topic: str, queue_id: int, *more: Any) -> Any:
+        if (topic, queue_id) == ("Wide", 2):
+            raise OSError(5, "Input/output error")
+        return await read(topic, queue_id, *more)
+
+    monkeypatch.setattr(broker._now.served, "read", broken)
+    found = got(client, topic="Wide")
+    assert sorted(bodies(found)) == ["0", "1", "3"]
+    refused = client.ask(POP, pop("Wide", queueId=2))
+    assert refused.code == 1 and "Input/output error" in str(refused.remark)
+    monkeypatch.undo()
+    assert bodies(got(client, topic="Wide")) == ["2"] and broker.stats().failed == 1
+    broker._now._requests.failed = 0  # that one, which the client was told of
+
+
+def test_a_topic_that_is_closed_meanwhile_takes_acknowledgements(broker: Broker, client: Line):
+    put(broker, "a")
+    found = got(client)
+    stored(broker).create_topic("T", TopicSettings(1, 1, perm=2))
+    acknowledge(client, *found)
+    assert offset(broker) == 1
+
+
+def test_a_group_that_is_deleted_meanwhile_stays_away(broker: Broker, client: Line):
+    put(broker, "a")
+    got(client, invisibleTime=300)
+    stored(broker).delete_group("G")
+    assert not within(lambda: stored(broker).group("G") is not None, 0.8)
+    assert stored(broker).topic(RETRIES) is None
+
+
+def test_tags_that_are_too_many(broker: Broker, client: Line):
+    refused = client.ask(POP, pop(exp="a||" * 30_000))
+    assert refused.code == 1 and "65536 are the most" in str(refused.remark)
 
 
 # -- other times -------------------------------------------------------------------------------------------------------
@@ -355,6 +421,22 @@ def test_an_operator_sets_the_group_back(broker: Broker, client: Line):
     again = got(client)
     assert bodies(again) == ["a", "b", "c"]
     acknowledge(client, *again)
+    assert offset(broker) == 3
+
+
+def test_an_operator_sets_the_group_to_where_it_is(broker: Broker, client: Line):
+    """What it acknowledges afterwards counts, and does not come again."""
+    put(broker, "a")
+    acknowledge(client, *got(client))
+    beat = heartbeat("c", "G", topics={"T": "*"})
+    assert client.ask(34, {}, beat).code == 0
+    late = {"topic": "T", "group": "G", "timestamp": int(time.time() * 1000) + 60_000, "isForce": "true"}
+    assert client.ask(222, late).code == 0
+    put(broker, "b", "c")
+    b, c = got(client)
+    acknowledge(client, b)
+    assert offset(broker) == 2 and got(client) == []
+    acknowledge(client, c)
     assert offset(broker) == 3
 
 

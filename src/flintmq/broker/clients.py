@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Coroutine, Iterator, KeysView, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, KeysView, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -61,6 +61,9 @@ class Clients:
         self._groups: dict[str, dict[str, ConsumerClient]] = {}
         self._newest: dict[tuple[str, str], Subscription] = {}  # of group and topic, until a member says more, or goes
         self._producers: dict[str, dict[Peer, float]] = {}  # group -> connection -> when it was heard
+        # The groups that a connection came with, also those that it has left.
+        self._of: dict[Peer, set[str]] = {}
+        self._produces: dict[Peer, set[str]] = {}
         self._turns = itertools.count()
         self._numbers = iter(range(1, 1 << 31))  # of our own requests
 
@@ -102,6 +105,7 @@ class Clients:
     def note_producer(self, group: str, peer: Peer) -> None:
         """Know a connection of a group of producers, which may be asked from now on."""
         self._producers.setdefault(group, {})[peer] = time.monotonic()
+        self._produces.setdefault(peer, set()).add(group)
 
     def producer(self, group: str) -> Peer | None:
         """Return a connection of a group of producers, another one each time, or None.
@@ -115,13 +119,12 @@ class Clients:
         """Send a request of ours, which gets no answer."""
         peer.send(RemotingFrame(code, next(self._numbers), ONE_WAY, fields=fields, body=body, language="JAVA"))
 
-    def _take_out_producers(self, which: Callable[[Peer, float], bool]) -> None:
-        for group in list(self._producers):
-            kept = {peer: heard for peer, heard in self._producers[group].items() if not which(peer, heard)}
-            if kept:
-                self._producers[group] = kept
-            else:
-                del self._producers[group]
+    def _take_out_producers(self, group: str, which: Callable[[Peer, float], bool]) -> None:
+        kept = {peer: heard for peer, heard in self._producers.get(group, {}).items() if not which(peer, heard)}
+        if kept:
+            self._producers[group] = kept
+        else:
+            self._producers.pop(group, None)
 
     # -- requests ---------------------------------------------------------------------------------------------------
 
@@ -158,6 +161,7 @@ class Clients:
         """Take a member into a group, or what it wants now, and notify the others if that is new."""
         members = self._groups.setdefault(group, {})
         before, members[client] = members.get(client), member
+        self._of.setdefault(member.peer, set()).add(group)
         self._newest.clear()
         if before is None or _wanted(before) != _wanted(member):
             self._tell(group)
@@ -208,17 +212,20 @@ class Clients:
 
     def left(self, peer: Peer) -> None:
         """Take out the members of a connection that has ended."""
-        self._take_out(lambda member: member.peer is peer)
-        self._take_out_producers(lambda one, heard: one is peer)
+        self._take_out(self._of.pop(peer, ()), lambda member: member.peer is peer)
+        for group in self._produces.pop(peer, ()):
+            self._take_out_producers(group, lambda one, heard: one is peer)
 
     def sweep(self) -> None:
         """Take out the members that were silent for too long."""
         since = time.monotonic() - SILENT_S
-        self._take_out(lambda member: member.heard < since)
-        self._take_out_producers(lambda one, heard: heard < since)
+        self._take_out(self._groups, lambda member: member.heard < since)
+        for group in list(self._producers):
+            self._take_out_producers(group, lambda one, heard: heard < since)
 
-    def _take_out(self, which: Any) -> None:
-        for group, members in self._groups.items():
+    def _take_out(self, groups: Iterable[str], which: Callable[[ConsumerClient], bool]) -> None:
+        for group in groups:
+            members = self._groups[group]
             gone = [client for client, member in members.items() if which(member)]
             for client in gone:
                 del members[client]

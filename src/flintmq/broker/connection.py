@@ -25,6 +25,7 @@ log = logging.getLogger("flintmq.broker")
 
 UNSENT_MAX: Final = 4 << 20  # bytes of answers that wait, beyond which nothing more is read
 TURNS: Final = 8  # requests of one connection that are under way: their answers may come on top of UNSENT_MAX
+TURN_S: Final = 0.01  # of the loop that the requests of one connection take, before others have their turn
 UNDER_WAY_MAX: Final = 4096  # requests that are being answered, beyond which nothing more is read
 KEPT_MAX: Final = 64 << 20  # bytes of answers that wait, beyond which the connection has 30 s
 KEPT_S: Final = 30.0
@@ -222,7 +223,10 @@ class ClientConnection(asyncio.Protocol):
 
     def note_unsent(self) -> None:
         """Look again whether answers wait: the line has sent some, or kept some."""
-        waits = self._is_full or (self._line is not None and self._line.unsent > UNSENT_MAX)
+        unsent = 0 if self._line is None else self._line.unsent
+        if unsent > 2 * KEPT_MAX:  # its requests must be read, as they say that answers were taken
+            self.close(f"{unsent} bytes of answers wait that it does not take")
+        waits = self._is_full or unsent > UNSENT_MAX
         if waits and not self.is_closed:
             self._writable.clear()
         else:

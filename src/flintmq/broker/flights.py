@@ -29,11 +29,15 @@ from flintmq.broker.receipts import OWN, Receipt, pop_retry_topic
 from flintmq.broker.served_store import ONE_QUEUE, ServedStore
 from flintmq.broker.store_offsets import StoreOffsets
 from flintmq.errors import FlintError
-from flintmq.message import Message, StoredMessage
+from flintmq.format import properties
+from flintmq.message import Message, PutMessageStatus, StoredMessage
 from flintmq.store.consumer.retry import MOST_RETRIES, not_acknowledged
 
 log = logging.getLogger("flintmq.broker")
 
+_NEVER: Final = (PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED)
+"""Refusals of a message itself, which stay."""
+LOOK_S: Final = 0.01  # between two looks whether a copy was put
 AGAIN_S: Final = 1.0  # after an error, until a message whose time is over is put again
 DUE_LEAST: Final = 1000  # entries of the list of times, from which on those are taken out that count no more
 
@@ -48,6 +52,7 @@ class Flight:
     popped_ms: int  # by it a receipt counts, or does not
     until: float  # the loop's time
     times: int  # how often it was given before, to a group that pops in order
+    is_leaving: bool = False  # a copy of it is being put
 
 
 @dataclass(slots=True, eq=False)
@@ -84,11 +89,16 @@ class Flights:
     # -- the table ----------------------------------------------------------------------------------------------------
 
     def known(self, key: Key) -> GroupQueue | None:
-        """Return what a group has of a queue; forget it if somebody else set the group's offset."""
+        """Return what a group has of a queue.
+
+        It is forgotten if somebody else set the group's offset, also to what it was, or deleted the group.
+        """
         queue = self._queues.get(key)
-        if queue is not None and queue.committed is not None and self._offsets.get(*key) != queue.committed:
-            del self._queues[key]
-            return None
+        if queue is not None and queue.committed is not None:
+            is_set = self._offsets.is_reset(*key) or self._offsets.get(*key) != queue.committed
+            if is_set or self._store.group(key[0]) is None:
+                del self._queues[key]
+                return None
         return queue
 
     def of(self, key: Key, asked: str, kind: str) -> GroupQueue:
@@ -167,12 +177,39 @@ class Flights:
         message, group = await self.message(queue, offset), queue.key[0]
         if message is not None:
             topic = pop_retry_topic(group, queue.asked) if queue.kind == OWN else queue.key[1]
-            await self._put(not_acknowledged(message, group, topic, most=most, popped_ms=flight.popped_ms))
+            copy = not_acknowledged(message, group, topic, most=most, popped_ms=flight.popped_ms)
+            await self._put(copy, message)
 
-    async def _put(self, message: Message) -> None:
+    async def move(self, queue: GroupQueue, offset: int, flight: Flight, *, most: int) -> None:
+        """Put a copy of a message, as `put_copy`, and then take it out of flight; once, whoever asks for it.
+
+        Raises FlintError, OSError: it is not stored, and stays in flight.
+        """
+        while flight.is_leaving:
+            await asyncio.sleep(LOOK_S)
+        if queue.flights.get(offset) is not flight:
+            return
+        flight.is_leaving = True
+        try:
+            await self.put_copy(queue, offset, flight, most=most)
+        finally:
+            flight.is_leaving = False
+        if queue.flights.get(offset) is flight:
+            self.land(queue, offset)
+
+    async def _put(self, message: Message, original: StoredMessage) -> None:
         await self._served.make_topic(message.topic, ONE_QUEUE)
         result = await self._store.put_async(message)
-        if result.physical_offset < 0:  # what is stored, but late on disk, counts as stored, as of a send
+        if result.status in _NEVER:  # the copy's own properties may be what is too much
+            pairs = {name: value for name, value in original.properties.items() if name != properties.CRC32}
+            message.properties_bytes = properties.encode(pairs)
+            result = await self._store.put_async(message)
+        if result.status in _NEVER:
+            log.error(
+                "%s: the message at log offset %d cannot be put there, now or later: %s; it does not come again",
+                message.topic, original.physical_offset, result.reason,
+            )  # fmt: skip
+        elif result.physical_offset < 0:  # what is stored, but late on disk, counts as stored, as of a send
             result.raise_for_status()
 
     # -- times that are over ------------------------------------------------------------------------------------------
@@ -188,12 +225,8 @@ class Flights:
                 self._is_sooner.clear()
                 continue
             until, _, queue, offsets = heapq.heappop(self._due)
-            try:
-                if self.known(queue.key) is queue:
-                    await self._expire(queue, offsets, until)
-            except Exception as error:  # whatever it is: without this task nothing comes again
-                self._say(queue, error)
-                self._postpone(queue, offsets, until)
+            if self.known(queue.key) is queue:
+                await self._expire(queue, offsets, until)
             await asyncio.sleep(0)  # others come between, however many are due
 
     async def _expire(self, queue: GroupQueue, offsets: list[int], until: float) -> None:
@@ -201,23 +234,24 @@ class Flights:
         if queue.is_ordered:
             self._held.recall(*queue.key)
             return
-        for offset in offsets:
-            flight = queue.flights.get(offset)
-            if flight is not None and flight.until == until:  # else it was acknowledged, or has another time
-                await self.put_copy(queue, offset, flight, most=self.most(queue.key[0]))
-                self.land(queue, offset)
+        due = [(offset, queue.flights.get(offset)) for offset in offsets]
+        await asyncio.gather(*(  # so that they share a sync of the disk
+            self._expire_one(queue, offset, flight)
+            for offset, flight in due
+            if flight is not None and flight.until == until  # else it was acknowledged, or has another time
+        ))  # fmt: skip
 
-    def _postpone(self, queue: GroupQueue, offsets: list[int], until: float) -> None:
-        later = self._loop.time() + AGAIN_S
-        for offset in offsets:
-            flight = queue.flights.get(offset)
-            if flight is not None and flight.until == until:
-                flight.until = later
-        self.watch(queue, offsets, later)
+    async def _expire_one(self, queue: GroupQueue, offset: int, flight: Flight) -> None:
+        try:
+            await self.move(queue, offset, flight, most=self.most(queue.key[0]))
+        except Exception as error:  # whatever it is: without this task nothing comes again
+            self.say(queue, "popped messages come again later", error)
+            flight.until = self._loop.time() + AGAIN_S
+            self.watch(queue, [offset], flight.until)
 
-    def _say(self, queue: GroupQueue, error: Exception) -> None:
+    def say(self, queue: GroupQueue, what: str, error: Exception) -> None:
         """Log an error; a disk that is full gets one line, not one a second."""
-        line = f"{queue.key[1]}/{queue.key[2]}: popped messages come again later: {error}"
+        line = f"{queue.key[1]}/{queue.key[2]}: {what}: {error}"
         if line != self._said:
             log.error("%s", line, exc_info=not isinstance(error, (FlintError, OSError)))
             self._said = line

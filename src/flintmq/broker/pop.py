@@ -27,6 +27,7 @@ from flintmq.broker.requests import Refused
 from flintmq.broker.served import Place
 from flintmq.broker.served_store import ServedStore
 from flintmq.broker.store_offsets import StoreOffsets
+from flintmq.errors import FlintError
 from flintmq.format.text import java_encode
 from flintmq.message import StoredMessage, stored_message
 from flintmq.remoting.names import INVALID_PARAMETER, NO_PERMISSION
@@ -36,6 +37,7 @@ from flintmq.store.append.checks import RETRY_TOPIC_LIMIT
 T = TypeVar("T")
 
 MESSAGES_MAX: Final = 32  # of one pop, as RocketMQ
+UNSENT_MS: Final = 1000  # until messages come again that did not reach their client
 FLIGHTS_MAX: Final = 100_000  # messages of a queue that a group has; beyond, it gets none
 RETRIES_FIRST: Final = 5  # one pop of so many looks at the retries first, the others last
 
@@ -148,7 +150,15 @@ class Pops:
             return last if last.given else None
 
         found, is_full = await self._found(wanted, peer, wait_s, take)
-        return found or last._replace(is_full=is_full)
+        if found is None or not peer.is_closed:
+            return found or last._replace(is_full=is_full)
+        self.give_back(wanted, [one.receipt for one in found.given])
+        return found._replace(given=[])
+
+    def give_back(self, wanted: PopWanted, receipts: list[Receipt]) -> None:
+        """Have messages come again soon that did not reach their client."""
+        for receipt in receipts:
+            self.change(wanted.group, wanted.topic, receipt, UNSENT_MS)
 
     async def notify(self, wanted: PopWanted, peer: Holder, wait_s: float = 0.0) -> tuple[bool, bool]:
         """Wait until a pop would find something; give nothing.
@@ -211,8 +221,7 @@ class Pops:
         found = self._flights.find(group, topic, receipt)
         if found is not None:
             queue, flight = found
-            await self._flights.put_copy(queue, receipt.offset, flight, most=0)
-            self._flights.land(queue, receipt.offset)
+            await self._flights.move(queue, receipt.offset, flight, most=0)
         return found is not None
 
     async def peek(self, wanted: PopWanted) -> tuple[list[StoredMessage], int]:
@@ -242,6 +251,8 @@ class Pops:
         """Look until something is found or the time is over; return also whether it could not wait."""
         deadline = self._loop.time() + wait_s
         while True:
+            if peer.is_closed:
+                return None, False
             await self._check(wanted)  # each time: the topic may be gone, or closed
             ends, recalls = self._ends(wanted), self._held.recalls
             found = await look()
@@ -250,11 +261,11 @@ class Pops:
                 return found, False
             if self._held.is_full:
                 return None, True
+            if peer.is_closed:  # nobody would wake it
+                return None, False
             if (ends, recalls) == (self._ends(wanted), self._held.recalls):  # else there is news that was not seen
                 await self._held.wait(ends, peer, wanted.group, left)
             await peer.writable()
-            if peer.is_closed:
-                return None, False
 
     async def _check(self, wanted: PopWanted) -> None:
         """Refuse what a group may not pop, or cannot."""
@@ -316,6 +327,7 @@ class Pops:
 
     async def _take(self, wanted: PopWanted) -> Popped:
         given, rest, room, popped_ms = list[Given](), 0, BYTES_MAX, now_ms()
+        failed: FlintError | OSError | None = None
         for kind, place in self._places(wanted):
             queue = self._flights.of((wanted.group, *place), wanted.topic, kind)
             async with queue.lock:
@@ -323,10 +335,17 @@ class Pops:
                     continue
                 await self._begin(queue, wanted.from_end)
                 if len(given) < wanted.most and room > 0:
-                    found = await self._give(queue, wanted, wanted.most - len(given), room, popped_ms)
+                    try:
+                        found = await self._give(queue, wanted, wanted.most - len(given), room, popped_ms)
+                    except (FlintError, OSError) as error:  # what others gave is in flight, and goes to the client
+                        failed = error
+                        self._flights.say(queue, "cannot be popped", error)
+                        continue
                     room -= sum(one.message.size for one in found)
                     given += found
                 rest += max(self._served.bounds(*place)[1] - queue.next, 0)
+        if failed is not None and not given:
+            raise failed
         if given:
             self._got[wanted.topic, wanted.group] += len(given)
         return Popped(given, popped_ms, rest)
@@ -409,8 +428,7 @@ class Pops:
         for offset, flight in list(queue.flights.items()):
             times = flight.times + (not is_same)
             if times > self._flights.most(wanted.group):
-                await self._flights.put_copy(queue, offset, flight, most=0)
-                self._flights.land(queue, offset)
+                await self._flights.move(queue, offset, flight, most=0)
                 continue
             message = await self._flights.message(queue, offset)
             if message is None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from flintmq.broker.lookup import COUNT
 from flintmq.broker.pop import MESSAGES_MAX, Given, Popped, Pops, PopWanted
-from flintmq.broker.pull import SUSPEND_MAX_MS, readable_topic
+from flintmq.broker.pull import SUSPEND_MAX_MS, TAGS_MAX
 from flintmq.broker.receipts import OWN, Receipt
 from flintmq.broker.requests import INT32, Answer, Handler, Refused, Request
 from flintmq.broker.served_store import ServedStore
@@ -36,6 +36,7 @@ from flintmq.remoting.names import (
     PULL_NOT_FOUND,
     SUCCESS,
     SYSTEM_ERROR,
+    TOPIC_NOT_EXIST,
 )
 from flintmq.remoting.pulls import TAG
 
@@ -140,7 +141,9 @@ class PopRequests:
             receipt = Receipt.parse(request.text("extraInfo"))
         except FormatError as error:
             raise Refused(SYSTEM_ERROR, str(error)) from None
-        facts = readable_topic(self._served, topic)
+        facts = self._served.topic(topic)
+        if facts is None:
+            raise Refused(TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!")
         if not 0 <= queue_id < facts.read_queues:
             raise Refused(
                 MESSAGE_ILLEGAL,
@@ -173,6 +176,8 @@ def _tags(request: Request) -> str | None:
     expression, kind = request.text("exp", "*"), request.text("expType", TAG) or TAG
     if kind != TAG and expression.strip():
         raise Refused(SYSTEM_ERROR, f"The broker does not support consumer to filter message by {kind}")
+    if len(expression) > TAGS_MAX:
+        raise Refused(SYSTEM_ERROR, f"a subscription of {len(expression)} letters; {TAGS_MAX} are the most")
     return None if expression.strip() in ("", "*") else expression
 
 

@@ -190,11 +190,14 @@ class Pulls:
         may_consume = self._served.may_consume(group)
         if may_consume is False:
             raise Refused(NO_PERMISSION, f"subscription group no permission, {group}")
+        if may_consume is None:
+            return self._admitted(pull)
         self._clients.note(group)
-        return self._admitted(pull) if may_consume is None else self._step(pull)
+        return self._step(pull)
 
     async def _admitted(self, pull: HeldPull) -> Outcome:
         await self._served.admit(pull.asked.group)
+        self._clients.note(pull.asked.group)
         return self._step(pull)
 
     def _step(self, pull: HeldPull) -> Outcome:

@@ -7,14 +7,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from flintmq.broker.connection import ClientConnection
+from flintmq.broker.connection import TURN_S, ClientConnection
 from flintmq.broker.requests import ALONE_MIN, PlainTaker
 from flintmq.errors import FormatError
 from flintmq.remoting.frames import RemotingFrame, decode_frame, encode_frame, frame_size
 
 HEADER_MAX: Final = 1 << 20  # bytes of a frame's header
 JOINED_MAX: Final = 256 << 10  # bytes of answers that are sent together
-TURN_S: Final = 0.01  # of the loop that the requests of one connection take, before others have their turn
 
 
 class RemotingLine:

@@ -261,7 +261,7 @@ class Sends:
         if asked.topic.startswith(RETRY):
             return self._send_retry(request, asked, queue_id)
         message = self._message(asked, request.frame.body, request.peer.address, asked.topic, queue_id)
-        if _PREPARED in asked.properties and _is_prepared(asked, message.delay_level):
+        if _says(asked.properties, _PREPARED) and _is_prepared(asked, message.delay_level):
             message = self._half(message)
             group = properties.parse(asked.properties).get(properties.PGROUP)
             if group:
@@ -278,7 +278,7 @@ class Sends:
             Refused: as a send.
         """
         message = self._message(asked, body, host, asked.topic, asked.queue_id)
-        return self._stored(self._half(message) if _PREPARED in asked.properties else message)
+        return self._stored(self._half(message) if _says(asked.properties, _PREPARED) else message)
 
     def _half(self, message: Message) -> Message:
         """Return the half message of a transaction."""
@@ -307,16 +307,16 @@ class Sends:
             properties_bytes=self._properties(text),
             delay_level=max(level, 0),
             born_host=host,
-            wait=_NO_WAIT not in text,
+            wait=not _says(text, _NO_WAIT),
         )
 
     def _properties(self, text: str) -> bytes:
         """Return properties as they came, with the broker's cluster, and a key if they have none."""
         if text and not text.endswith(properties.VALUE_END):
             text += properties.VALUE_END
-        if _KEY not in text:
+        if not _says(text, _KEY):
             text += f"{_KEY}{self._keys.take(1)[0]}{properties.VALUE_END}"
-        if self._cluster not in text:
+        if not _says(text, self._cluster):
             text += self._cluster
         raw = java_encode(text)
         if len(raw) > PROPERTIES_MAX:
@@ -468,6 +468,11 @@ def code_of(result: PutResult) -> int:
 def remark_of(result: PutResult) -> str:
     """Return the remark of the answer for a put that stored nothing."""
     return f"{result.status.name}: {result.reason}"
+
+
+def _says(text: str, pair: str) -> bool:
+    """Return whether a property string has a pair that begins so; another name may end like it."""
+    return text.startswith(pair) or properties.VALUE_END + pair in text
 
 
 def _is_prepared(asked: SendRequest, level: int) -> bool:

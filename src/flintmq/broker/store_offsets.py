@@ -37,6 +37,10 @@ class StoreOffsets:
         if is_online:
             self._resets[group, topic, queue_id] = offset
 
+    def is_reset(self, group: str, topic: str, queue_id: int) -> bool:
+        """Return whether an offset was set that no consumer knows yet."""
+        return (group, topic, queue_id) in self._resets
+
     def moved(self, group: str, topic: str, queue_id: int, offset: int) -> int | None:
         """Return where a group must go on that wants an offset; None: there. It is returned once."""
         found = self._resets.pop((group, topic, queue_id), None)

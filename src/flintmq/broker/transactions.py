@@ -8,6 +8,7 @@ AbstractTransactionalMessageCheckListener, Broker2Client.
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,6 +23,8 @@ from flintmq.message import PutResult
 from flintmq.remoting.frames import ONE_WAY
 from flintmq.remoting.names import CHECK_TRANSACTION, END_TRANSACTION, ILLEGAL_OPERATION, SYSTEM_ERROR
 from flintmq.store.services.transactions import Half
+
+log = logging.getLogger("flintmq.broker")
 
 _ENDS: Final = (record.TRANSACTION_NONE, record.TRANSACTION_COMMIT, record.TRANSACTION_ROLLBACK)
 
@@ -99,6 +102,7 @@ class Endings:
         try:
             return half.commit(wait=ending.wait) if ending.commit else half.rollback(wait=ending.wait)
         except UsageError as error:  # it has ended
+            log.warning("%s: its %s is refused: %s", half, "commit" if ending.commit else "rollback", error)
             raise Refused(SYSTEM_ERROR, str(error)) from None
 
     def _half(self, physical_offset: int) -> Half:

@@ -60,9 +60,10 @@ from flintmq.store.services.housekeeping import ConfigTables, Housekeeping, Know
 from flintmq.store.services.ownership import Ownership
 from flintmq.store.services.retention import Retention
 from flintmq.store.services.timer_log import TimerLog
-from flintmq.store.services.timers import TimerService
+from flintmq.store.services.timers import RAW_TOPIC, TimerService
+from flintmq.store.services.timers import Found as TimersFound
 from flintmq.store.services.topic_deletion import TopicDeletion
-from flintmq.store.services.transactions import RAW_HALF, Transactions
+from flintmq.store.services.transactions import RAW_HALF, RAW_OUTCOME, Transactions
 from flintmq.store.services.zone_mapping import ZoneMapping
 
 log = logging.getLogger("flintmq.store")
@@ -459,6 +460,7 @@ class StoreParts:
             check=self.state.check,
             make_readable=(lambda: None) if self.commits is None else self.commits.commit_once,
             first=self.recovered.state.next_offsets.get((RAW_HALF, 0), 0),
+            first_outcome=self.recovered.state.next_offsets.get((RAW_OUTCOME, 0), 0),
         )
         self.checkpointer = Checkpointer(
             config=config,
@@ -475,6 +477,7 @@ class StoreParts:
         """Return the service of timers; None if it is switched off, or nobody makes queues here."""
         if self.opening.external or self._is_slave or not self.config.timer_wheel_enable:
             return None
+        state = self.recovered.state
         return TimerService(
             self.queues,
             self.reader,
@@ -482,6 +485,9 @@ class StoreParts:
             TimerLog(self.root, self.config, self.effects),
             flush=self._flush_all,
             log_bounds=lambda: (self.files.min_offset, self.log.end),
+            found=TimersFound(
+                state.end, state.next_offsets.get((RAW_TOPIC, 0), 0), 0 if self.stopped.clean else state.last_time
+            ),
             config=self.config,
             effects=self.effects,
         )

@@ -1,5 +1,6 @@
 """Each call of the 5.x clients, and what is refused."""
 
+import contextlib
 import hashlib
 import time
 import zlib
@@ -579,6 +580,75 @@ def test_a_receive_whose_client_gives_up(broker: Broker, talk: Talk):
     assert within(lambda: broker.stats().held == 0)
     put(broker)
     assert bodies(given(talk(broker).receive(receiving()))) == [b"m0"], "nobody else got it"
+
+
+@pytest.mark.parametrize("how", ["reset", "hang up"])
+def test_a_client_that_takes_half_of_a_receive_gets_it_again(
+    broker: Broker, talk: Talk, monkeypatch: pytest.MonkeyPatch, how: str
+):
+    """Its windows have no room for the rest, and it lives on: nothing is kept for it."""
+    monkeypatch.setattr("flintmq.broker.pop.UNSENT_MS", 100)
+    for number in range(8):
+        assert stored(broker).put(Message("T", b"%d" % number * 20_000, queue_id=0))
+    assert stored(broker).wait_dispatched(10)
+    client = GrpcTalk(broker.address, reads=False)
+    client.settle(consumer("G", wire.PUSH_CONSUMER))
+    number = client.start("ReceiveMessage", receiving(auto_renew=True))
+    while len(client.streams.of[number].data) < 60_000:
+        assert client.pump()
+    if how == "reset":
+        client.h2.reset_stream(number)
+        client.flush()
+    else:
+        client.close()
+    other, found = talk(broker, client="other"), list[wire.Message]()
+    while len(found) < 8:
+        found += given(other.receive(receiving()))
+    assert sorted(one.body[:1] for one in found) == [b"%d" % number for number in range(8)]
+    assert within(lambda: broker._now._grpc._renewals._kept == {})
+    client.close()
+
+
+def test_what_a_client_of_no_session_gets_is_not_renewed_for_ever(
+    broker: Broker, talk: Talk, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("flintmq.broker.grpc.consuming.RENEWED_MS", 300)
+    monkeypatch.setattr("flintmq.broker.grpc.renewals.RENEWED_MS", 300)
+    put(broker)
+    given(talk(broker).receive(receiving(auto_renew=True, invisible_ms=0)))
+    renewals = broker._now._grpc._renewals
+    broker._thread._loop.call_soon_threadsafe(renewals.renew)
+    assert within(lambda: renewals._kept == {})
+    [again] = given(talk(broker, client="other").receive(receiving()))
+    assert again.system_properties.delivery_attempt == 2
+
+
+def test_an_answer_that_is_never_taken_ends_the_connection(broker: Broker, talk: Talk, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("flintmq.broker.connection.KEPT_MAX", 1 << 20)
+    settings = consumer(topics={f"T{number}{'x' * 100}": "*" for number in range(3000)})
+    client = GrpcTalk(broker.address, reads=False)
+    number = client.start("Telemetry", wire.TelemetryCommand(settings=settings), ends=False)
+    with contextlib.suppress(OSError, EOFError):
+        for _ in range(50):
+            client.say(number, wire.TelemetryCommand(settings=settings))
+    assert within(lambda: broker.stats().broken == 1)
+    assert talk(broker).ask("QueryRoute", route()).status.code == wire.OK
+    client.close()
+
+
+def test_calls_of_one_block_take_turns(broker: Broker, talk: Talk, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("flintmq.broker.grpc.line.TURN_S", 0.0)
+    client = talk(broker)
+    numbers = [client.start("QueryRoute", route()) for _ in range(300)]
+    assert {client.answered(number).status for number in numbers} == {0}
+
+
+@pytest.mark.parametrize("name", ["IS_TRAN_MSG", "MY_UNIQ_KEY", "AWAIT", "NO_DELAY"])
+def test_a_property_whose_name_ends_like_another(broker: Broker, talk: Talk, name: str):
+    answer = talk(broker).ask("SendMessage", sending(message(key="M7", properties={name: "false"})))
+    assert answer.status.code == wire.OK
+    [found] = all_of(broker)
+    assert (found.topic, found.msg_id, found.properties[name]) == ("T", "M7", "false")
 
 
 def test_tags(broker: Broker, talk: Talk):

@@ -193,6 +193,23 @@ def test_a_time_that_is_none_or_too_far(timed: Callable[..., Timed], properties:
     assert one.store.max_physical_offset == 0
 
 
+def test_what_could_not_be_delivered_is_refused(timed: Callable[..., Timed]):
+    """A delivery has more properties than what waits."""
+    one, accepted = timed(), 0
+    sizes = range(32_400, 32_760, 20)
+    for size in sizes:
+        result = one.store.put(Message("T", b"x", properties={"a": "x" * size}, deliver_timestamp=NOW + 1000))
+        assert result.status in (PutMessageStatus.PUT_OK, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED)
+        accepted += bool(result)
+    assert 0 < accepted < len(sizes)
+    one.step()
+    low, found = 0, 0
+    one.at(3000)
+    while (got := one.store.get("T", 0, low)).messages:
+        low, found = got.next_begin_offset, found + len(got.messages)
+    assert found == accepted
+
+
 def test_a_delay_level_is_stronger(timed: Callable[..., Timed]):
     one = timed()
     one.store.put(Message("T", b"x", deliver_timestamp=NOW + 5000, delay_level=2))
@@ -311,6 +328,51 @@ def test_a_note_without_its_timer_log(timed: Callable[..., Timed]):
     shutil.rmtree(one.root / "timerlog")
     one.open()
     assert one.at(9000) == [b"0", b"1", b"2", b"3"]
+
+
+def test_a_note_that_is_ahead_of_the_log(timed: Callable[..., Timed], tmp_path: Path):
+    """As RocketMQ leaves it after a power cut. What is put before the first step is taken all the same."""
+    one = timed()
+    for n in range(3):
+        one.put(b"old %d" % n, 5000)
+    one.step()
+    one.timers.save_once()
+    shutil.copytree(one.root, tmp_path / "cut")
+    check = one.check()
+    ahead = check._replace(
+        last_read_time=NOW + 3_600_000, queue_offset=check.queue_offset + 5, master_queue_offset=check.queue_offset + 5
+    )
+    (tmp_path / "cut/config/timercheck").write_bytes(timer.encode_check(ahead))
+    with closing(Timed(tmp_path / "cut", NOW)) as other:
+        for n in range(8):
+            other.put(b"new %d" % n, 6000)
+        assert other.at(9000) == [b"old %d" % n for n in range(3)] + [b"new %d" % n for n in range(8)]
+
+
+def test_units_that_are_gone_beyond_the_first_file(timed: Callable[..., Timed]):
+    """Their records are taken again; those that were delivered are found."""
+    one = timed(mappedFileSizeTimerLog=FILE_SIZE)
+    for n in range(8):
+        one.put(b"%d" % n, 1000 * n + 500)
+    assert one.at(3000) == [b"0", b"1", b"2"]
+    one.close()
+    files = sorted((one.root / "timerlog").iterdir())
+    assert len(files) == 3
+    files[-1].unlink()
+    one.open()
+    assert one.at(20_000) == [b"%d" % n for n in range(8)]
+
+
+def test_a_clock_that_was_far_ahead_is_said(timed: Callable[..., Timed], caplog: pytest.LogCaptureFixture):
+    one = timed()
+    one.put(b"a", 1000)
+    one.at(3_600_000_000)
+    one.disk.clock = NOW
+    for _ in range(2):
+        one.put(b"b", 5000)
+    one.step()
+    [line] = [record for record in caplog.records if "the clock was" in record.message]
+    assert "config/timercheck" in line.message
 
 
 def test_the_clock_is_set_back(timed: Callable[..., Timed]):
@@ -464,6 +526,28 @@ def test_what_is_recalled_never_comes(
     assert [u.magic for u in one.units()] == [1, 1, 1, 5]
     one.again()
     assert one.at(9000) == [b"0", b"2"]
+
+
+def test_a_recall_behind_many_others(timed: Callable[..., Timed]):
+    """It is taken before what it recalls is delivered, however many are before it."""
+    one = timed(mappedFileSizeTimerLog=520_000)
+    handle = one.put(b"recalled", 1000, properties={"UNIQ_KEY": "K"})
+    for _ in range(1100):
+        one.put(b"later", 3_600_000)
+    assert one.store.recall(handle)
+    assert one.at(3000) == []
+
+
+def test_a_recall_of_what_is_in_another_slot(timed: Callable[..., Timed]):
+    """The message was to be stored once more, its mark not; both times pass while nobody runs the timer."""
+    one = timed(timerRollWindowSlot=10)
+    handle = one.put(b"recalled", 15_000, properties={"UNIQ_KEY": "K"})
+    one.put(b"other", 15_000, properties={"UNIQ_KEY": "L"})
+    one.at(6000)
+    assert one.store.recall(handle)
+    one.step()
+    one.again()
+    assert one.at(30_000) == [b"other"]
 
 
 def test_a_recall_of_what_was_stored_once_more_while_nobody_ran_the_timer(timed: Callable[..., Timed]):

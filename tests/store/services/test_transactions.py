@@ -333,6 +333,45 @@ def test_a_sender_may_say_when_it_is_asked_first(opened: Callable[..., Opened], 
     assert one.check(later_ms=1) == [b"x"]
 
 
+def test_a_sender_whose_clock_is_days_behind_is_asked(opened: Callable[..., Opened]):
+    one = opened()
+    begun(one.store, b"x", born_timestamp=NOW - 100 * 3_600_000)
+    assert one.check(commit) == [b"x"] and one.bodies("T", 1) == [b"x"]
+
+
+def test_who_is_never_to_be_asked_is_asked_once(opened: Callable[..., Opened]):
+    one = opened(transactionCheckMax=0)
+    begun(one.store, b"x")
+    assert one.check() == [b"x"] and one.bodies(GIVEN_UP) == []
+    assert one.check() == [] and one.bodies(GIVEN_UP) == [b"x"]
+
+
+def test_one_that_cannot_be_asked_about_keeps_no_other_back(
+    opened: Callable[..., Opened], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    one, again = opened(), half_message.asked_again
+
+    def broken(half: StoredMessage) -> Message:
+        if half.body == b"bad":
+            raise OSError(5, "Input/output error")
+        return again(half)
+
+    begun(one.store, b"bad", b"good")
+    monkeypatch.setattr(transactions.half_message, "asked_again", broken)
+    assert one.check() == [b"bad", b"good"] and "cannot be asked about now" in caplog.text
+
+
+def test_two_of_one_id_that_were_both_asked_about(opened: Callable[..., Opened]):
+    """Each ends as its sender says, by the copy that it was asked about or by the first one."""
+    one = opened()
+    first, second = begun(one.store, b"first", b"second", properties={"UNIQ_KEY": "U"})
+    assert one.check() == [b"first", b"second"]
+    first.commit()
+    assert one.bodies("T", 1) == [b"first"]
+    second.commit()
+    assert one.bodies("T", 1) == [b"first", b"second"] and one.check() == []
+
+
 def test_one_from_the_future_is_asked_about_at_once(opened: Callable[..., Opened]):
     """Its time is the sender's clock; as upstream."""
     one = opened()
@@ -404,6 +443,31 @@ def test_a_stop_between_a_copy_and_the_earlier_one_s_outcome(opened: Callable[..
     assert one.check(commit) == [b"first", b"second"]
     assert sorted(half.checks for half in one.asked) == [0, 1]
     assert one.check() == [] and sorted(one.bodies("T", 1)) == [b"first", b"second"]
+
+
+def test_d37_what_was_committed_from_a_later_copy(opened: Callable[..., Opened]):
+    """RocketMQ writes no outcome for what it has copied: only the group's offset moves, and a kill takes that."""
+    one = opened()
+    [half] = begun(one.store, b"x")
+    copied = one.store.put(half_message.asked_again(half.message))
+    copy = one.store.half_at(copied.physical_offset).message
+    assert one.store.put(half_message.committed(copy, "5.4.0"))  # type: ignore[arg-type]
+    assert one.store.put(half_message.outcome([copy.queue_offset]))
+    one = opened(NOW + 60_000)
+    assert one.check(commit) == [] and one.bodies("T", 1) == [b"x"]
+
+
+def test_d37_what_was_committed_is_not_moved(opened: Callable[..., Opened], monkeypatch: pytest.MonkeyPatch):
+    """It keeps many outcomes, and would look new once it were put again."""
+    one = opened()
+    [half] = begun(one.store, b"x")
+    assert one.store.put(half_message.committed(half.message, "5.4.0"))  # type: ignore[arg-type]
+    monkeypatch.setattr(transactions, "OUTCOMES_KEPT", 5)
+    one = opened()
+    for number in range(10):
+        begun(one.store, b"%d" % number)[0].rollback()
+    one.settle()
+    assert one.check(commit) == [] and one.bodies("T", 1) == [b"x"]
 
 
 def test_d37_what_was_committed_from_an_earlier_copy(opened: Callable[..., Opened]):

@@ -17,6 +17,7 @@ from flintmq.broker.grpc.routes import ANY_QUEUE
 from flintmq.broker.grpc.sessions import BATCH, POLL_S, REQUEST_S, GrpcSessions
 from flintmq.broker.held import Held
 from flintmq.broker.pop import Given, Pops, PopWanted
+from flintmq.broker.pull import TAGS_MAX
 from flintmq.broker.receipts import Receipt
 from flintmq.broker.served_store import ServedStore
 from flintmq.errors import FormatError
@@ -25,7 +26,6 @@ from flintmq.format.record import COMPRESSED
 LEAST_POLL_S: Final = 5.0
 EARLY_S: Final = 0.2  # before a client gives up, so that an answer still reaches it
 MOST_INVISIBLE_MS: Final = 12 * 3_600_000
-UNSENT_MS: Final = 1000  # until messages come again that did not reach the client
 ENTRIES_MAX: Final = 1024  # acknowledgements of one call
 
 
@@ -55,18 +55,21 @@ class GrpcConsuming:
     async def receive(self, asked: Asked, request: wire.ReceiveMessageRequest) -> None:
         """Answer with a status, messages, and when they were given."""
         waiting, wait_s = _Receiver(asked), self._wait_s(asked, request)
-        wanted = self._wanted(request)
+        wanted, renews = self._wanted(request), request.auto_renew
+        del request  # it is not kept while this waits
         asked.call.on_closed = lambda: self._held.left(waiting)
         async with waiting.turns:
             await waiting.writable()
             popped = await self._pops.pop(wanted, waiting, wait_s)
+            # A call that is closed before its end was sent: the client drops what it got of it.
+            asked.call.on_closed = lambda: self._return(asked, wanted, popped.given)
             if popped.is_full:
                 _send(asked, wire.ReceiveMessageResponse(status=status(wire.TOO_MANY_REQUESTS, "polling full")))
             elif not popped.given:
                 _send(asked, wire.ReceiveMessageResponse(status=status(wire.MESSAGE_NOT_FOUND, "no new message")))
             else:
                 _send(asked, wire.ReceiveMessageResponse(status=status(wire.OK)))
-                await self._give(asked, waiting, wanted, popped.given, request.auto_renew)
+                await self._give(asked, waiting, wanted, popped.given, renews)
         answer = wire.ReceiveMessageResponse()
         answer.delivery_timestamp.FromMilliseconds(time.time_ns() // 1_000_000)
         _send(asked, answer)
@@ -75,12 +78,11 @@ class GrpcConsuming:
     async def _give(
         self, asked: Asked, waiting: _Receiver, wanted: PopWanted, given: Sequence[Given], renews: bool
     ) -> None:
-        """Send messages as the client takes them; those that it does not get come again soon."""
+        """Send messages as the client takes them."""
         for one in given:
             await waiting.writable()
-            if waiting.is_closed:
-                self._pops.change(wanted.group, wanted.topic, one.receipt, UNSENT_MS)
-                continue
+            if waiting.is_closed:  # all of them come again
+                return
             if renews:
                 self._renewals.add(asked.client, wanted.group, wanted.topic, one.receipt)
             told = one.message, wanted.topic, str(one.receipt), one.times
@@ -89,6 +91,10 @@ class GrpcConsuming:
             else:
                 made = given_message(*told)
             _send(asked, wire.ReceiveMessageResponse(message=made))
+
+    def _return(self, asked: Asked, wanted: PopWanted, given: Sequence[Given]) -> None:
+        """Have messages come again that did not reach the client."""
+        self._pops.give_back(wanted, [self._renewals.take(asked.client, one.receipt) for one in given])
 
     def _wanted(self, request: wire.ReceiveMessageRequest) -> PopWanted:
         """Return what a receive asks for.
@@ -209,6 +215,8 @@ def _tags(wanted: wire.FilterExpression) -> str | None:
     text = wanted.expression.strip()
     if text in ("", "*"):
         return None
+    if len(text) > TAGS_MAX:
+        raise Denied(wire.ILLEGAL_FILTER_EXPRESSION, f"a filter of {len(text)} letters; {TAGS_MAX} are the most")
     if not any(part.strip() for part in text.split("||")):
         raise Denied(wire.ILLEGAL_FILTER_EXPRESSION, f"the filter {text!a:.100} has no tag")
     return text

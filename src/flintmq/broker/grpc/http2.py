@@ -49,10 +49,10 @@ HEADERS_MAX: Final = 32 << 10  # bytes of the headers of a call, as HTTP/2 count
 KEPT_MAX: Final = 64 << 20  # bytes of messages that have not come whole
 WINDOW: Final = 256 << 20  # of the connection, for requests
 COUNT_EACH: Final = 256  # new calls from one count of the open ones to the next
-PIECE: Final = 16 << 10  # bytes that the library gets at a time: a flood is seen before it has taken long
+PIECE: Final = 4 << 10  # bytes that the library gets at a time: a flood is seen before it has taken long
 FLOODS: Final[Mapping[type[Event], int]] = {
     StreamReset: 100,  # of calls that began in the last second
-    RemoteSettingsChanged: 100,
+    RemoteSettingsChanged: 10,  # each is looked at by all calls that wait
     PingReceived: 2_000,  # Go's and Java's clients measure with them, one for each round trip
     DataReceived: 1_000,  # empty ones
     TrailersReceived: 1_000,
@@ -148,7 +148,8 @@ class Http2:
         self._opened, self._message_max, self._changed = opened, message_max, changed
         self._h2 = _Connection()
         self._calls: dict[int, Call] = {}
-        self._waiting: dict[int, Call] = {}  # whose answers are larger than the peer's windows
+        self._waiting: dict[int, Call] = {}  # whose answers wait for the windows of their own streams
+        self._short: dict[int, Call] = {}  # and for that of the connection, in order
         self._partial: dict[int, Call] = {}  # of which a message has not come whole
         self._kept = 0  # bytes of these messages
         self._is_short = False  # a window was not given back: too much is kept
@@ -168,21 +169,20 @@ class Http2:
     # -- bytes --------------------------------------------------------------------------------------------------------
 
     def receive(self, data: bytes) -> None:
-        """Take bytes of the peer; after its end they are dropped.
+        """Take bytes of the peer, no more than PIECE; after its end they are dropped.
 
         Raises FormatError: it breaks HTTP/2, or floods; `to_send` has the words of farewell.
         """
-        for at in range(0, len(data), PIECE):
-            if self.is_over:
-                return
-            try:
-                events = self._h2.receive_data(data[at : at + PIECE])
-                self._h2.check_kept()
-            except ProtocolError as error:
-                self.is_over = True
-                raise FormatError(str(error) or type(error).__name__) from None
-            for event in events:
-                self._take(event)
+        if self.is_over:
+            return
+        try:
+            events = self._h2.receive_data(data)
+            self._h2.check_kept()
+        except ProtocolError as error:
+            self.is_over = True
+            raise FormatError(str(error) or type(error).__name__) from None
+        for event in events:
+            self._take(event)
 
     def _take(self, event: Event) -> None:
         kind = type(event)
@@ -331,9 +331,12 @@ class Http2:
             call.on_closed()
 
     def _window(self, event: WindowUpdated) -> None:
-        call = self._waiting.get(event.stream_id)
-        for one in list(self._waiting.values()) if event.stream_id == 0 else [] if call is None else [call]:
-            self._flush(one)
+        if event.stream_id:
+            call = self._waiting.get(event.stream_id) or self._short.get(event.stream_id)
+            if call is not None:
+                self._flush(call)
+        while self._short and self._h2.outbound_flow_control_window > 0:
+            self._flush(next(iter(self._short.values())))
 
     def _settings(self, event: RemoteSettingsChanged) -> None:
         for call in list(self._waiting.values()):
@@ -350,6 +353,7 @@ class Http2:
         call._outgoing.clear()
         self._drop_part(call)
         self._waiting.pop(call._number, None)
+        self._short.pop(call._number, None)
         self._calls.pop(call._number, None)
         if not self.is_over:
             self._give_window(call)
@@ -371,13 +375,15 @@ class Http2:
             self._answer(call)
 
     def _answer(self, call: Call) -> None:
-        if call._number not in self._waiting:
+        if call._number not in self._waiting and call._number not in self._short:
             self._flush(call)
         self._changed()
 
     def _flush(self, call: Call) -> None:
         """Send of a call's answer what the peer's windows take."""
         number, outgoing, h2 = call._number, call._outgoing, self._h2
+        self._waiting.pop(number, None)
+        self._short.pop(number, None)
         try:
             if not call._has_head and outgoing:
                 h2.send_headers(number, _HEAD)
@@ -385,13 +391,13 @@ class Http2:
             while outgoing:
                 room = min(h2.local_flow_control_window(number), h2.max_outbound_frame_size)
                 if room <= 0:
-                    self._waiting[number] = call
+                    waiting = self._waiting if h2.outbound_flow_control_window > 0 else self._short
+                    waiting[number] = call
                     return
                 part = bytes(outgoing[:room])
                 h2.send_data(number, part)
                 del outgoing[:room]
                 self.unsent -= len(part)
-            self._waiting.pop(number, None)
             if call._trailers is not None:
                 h2.send_headers(number, call._trailers if call._has_head else _HEAD + call._trailers, end_stream=True)
                 if not call._has_all:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
-from flintmq.broker.connection import ClientConnection
-from flintmq.broker.grpc.http2 import Call, Http2
+from flintmq.broker.connection import TURN_S, ClientConnection
+from flintmq.broker.grpc.http2 import PIECE, Call, Http2
 from flintmq.remoting.frames import RemotingFrame
 
 
@@ -25,6 +26,7 @@ class GrpcLine:
     ) -> None:
         self._connection = connection
         self._http2 = Http2(lambda call: opened(call, connection), message_max, self._changed)
+        self._received = bytearray()  # what waits for the next turn
         self._is_receiving = self._is_due = self._has_ended = False
         self._changed()  # our settings
 
@@ -33,17 +35,26 @@ class GrpcLine:
         return self._http2.unsent
 
     def receive(self, data: bytes) -> None:
-        """Take what has come; all that is answered at once goes in one piece."""
-        self._http2.takes_calls = not self._connection.is_ending
-        self._is_receiving = True
-        try:
-            self._http2.receive(data)
-        finally:
-            self._is_receiving = False
-            self._write()
+        self._received += data
+        self.go_on()
 
     def go_on(self) -> None:
-        """Do nothing: what has come was taken."""
+        """Take what has come, for one turn; all that is answered at once goes in one piece."""
+        connection, at, began = self._connection, 0, time.monotonic()
+        self._http2.takes_calls = not connection.is_ending
+        self._is_receiving = True
+        try:
+            while at < len(self._received) and not connection.is_held:
+                piece = bytes(self._received[at : at + PIECE])
+                at += len(piece)
+                self._http2.receive(piece)
+                if time.monotonic() - began > TURN_S:
+                    connection.hold()
+                    asyncio.get_running_loop().call_soon(connection.read_on)
+        finally:
+            del self._received[:at]
+            self._is_receiving = False
+            self._write()
 
     def send(self, frame: RemotingFrame) -> None:
         """Drop it: it is for clients of remoting."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,10 +33,13 @@ class _Renewed:
 
 
 class Renewals:
-    """The messages that are renewed, by client and receipt. Thread: the loop's."""
+    """The messages that are renewed, by client and receipt. Thread: the loop's.
 
-    def __init__(self, pops: Pops) -> None:
-        self._pops = pops
+    `lives`: whether a client of this id is here.
+    """
+
+    def __init__(self, pops: Pops, lives: Callable[[str], bool]) -> None:
+        self._pops, self._lives = pops, lives
         self._kept: dict[str, dict[Receipt, _Renewed]] = {}
 
     def add(self, client: str, group: str, topic: str, receipt: Receipt) -> None:
@@ -70,9 +74,9 @@ class Renewals:
             for told, one in list(of_client.items()):
                 if one.until - now > AHEAD_S:
                     continue
-                is_long = now - one.since > LONGEST_S
-                changed = None if is_long else self._pops.change(one.group, one.topic, one.receipt, RENEWED_MS)
-                if changed is None:  # acknowledged by somebody else, or long enough: nobody renews it any more
+                ends = now - one.since > LONGEST_S or not self._lives(client)
+                changed = None if ends else self._pops.change(one.group, one.topic, one.receipt, RENEWED_MS)
+                if changed is None:  # acknowledged by somebody else, or it ends: nobody renews it any more
                     del of_client[told]
                 else:
                     one.receipt, one.until = changed, now + RENEWED_MS / 1000

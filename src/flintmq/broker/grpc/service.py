@@ -75,7 +75,7 @@ class GrpcService:
     ) -> None:
         self._served, self._requests = served, requests
         self.sessions = GrpcSessions(served, clients)
-        self._renewals = Renewals(pops)
+        self._renewals = Renewals(pops, lambda client: self.sessions.get(client) is not None)
         self.sessions.gone = self._renewals.gone
         named = GrpcRoutes(served, routes, pops)
         puts = GrpcSends(served, sends, named, routes.name)
@@ -198,4 +198,5 @@ class _One:
         if self._message is None:
             self._asked.call.end(INVALID_ARGUMENT, "the call ended without its request")
         else:
-            self._service.answer(self._asked, self._method, self._message)
+            message, self._message = self._message, None  # a receive waits long, and needs it no more
+            self._service.answer(self._asked, self._method, message)

@@ -15,7 +15,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.format import properties
 from flintmq.format.index import PEER_533
 from flintmq.format.recall_handle import RecallHandle
-from flintmq.format.record import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE
+from flintmq.format.record import MAX_PROPERTIES, TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE
 from flintmq.format.text import java_encode, java_int
 from flintmq.format.timer import TIMER_TOPIC
 from flintmq.message import Message, PutRule
@@ -23,6 +23,7 @@ from flintmq.store.append.checks import encode_properties, message_rule, timer_r
 from flintmq.store.append.delayed_message import can_be_delivered, moved
 
 RECALLS: Final = "_RECALL_TAG_"  # tag of a mark
+_DELIVERED_MORE: Final = 128  # bytes for TIMER_ENQUEUE_MS, TIMER_DEQUEUE_MS and TIMER_ROLL_TIMES
 _ASKS: Final = "TIMER_D"  # all names of properties that ask for a time begin so
 
 
@@ -51,7 +52,9 @@ def waiting(message: Message, config: StoreConfig, now_ms: int) -> Message | Put
     pairs[properties.TIMER_OUT_MS] = str((time_ms - 1) // config.timer_precision_ms * config.timer_precision_ms)
     pairs[properties.REAL_TOPIC] = message.topic
     pairs[properties.REAL_QID] = str(message.queue_id)
-    return moved(message, TIMER_TOPIC, 0, pairs)
+    made = moved(message, TIMER_TOPIC, 0, pairs)
+    # Its delivery has more properties; one with too many would be refused then.
+    return made if len(made.properties_bytes or b"") + _DELIVERED_MORE <= MAX_PROPERTIES else PutRule.PROPERTIES_SIZE
 
 
 def _may_ask(message: Message) -> bool:

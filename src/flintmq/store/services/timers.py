@@ -26,7 +26,7 @@ import logging
 from array import array
 from collections import Counter, deque
 from collections.abc import Callable, Container, Hashable, Iterator, Mapping
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import FlintError
@@ -50,19 +50,35 @@ Entry: TypeAlias = tuple[int, int, int]  # log offset, size (negative: rolled), 
 RAW_TOPIC = TIMER_TOPIC.encode()
 WIDTH = 3  # numbers of an entry
 LEAST_STEP_MS = 10  # between two steps
+_SET_BACK_MS = 60_000  # from which on a clock that is set back is said
 _SPARE_SLOTS = 60  # of a round of the wheel, which a window may not have
 _VARIES = frozenset({
     properties.TIMER_ENQUEUE_MS, properties.TIMER_DEQUEUE_MS, properties.REAL_TOPIC, properties.REAL_QID,
-    properties.CRC32, properties.WAIT, properties.INNER_MULTI_QUEUE_OFFSET,
+    properties.CRC32, properties.WAIT, properties.INNER_MULTI_QUEUE_OFFSET, properties.TIMER_ROLL_TIMES,
 })  # fmt: skip
 """Properties in which two deliveries of one message may differ."""
+
+
+class Found(NamedTuple):
+    """What a start of the store found of the log, before anything was put.
+
+    Attributes:
+        log_end: the log's end.
+        queue_end: the end of the timer's queue.
+        last_time: store time of the last record after an unclean stop, in ms; 0: the stop was clean, or there is none.
+    """
+
+    log_end: int
+    queue_end: int
+    last_time: int
 
 
 class TimerService:
     """Delivers what is due.
 
     `put`: appends to the log without waiting for the disk; `flush`: makes the log durable up to now, and returns False
-    if it cannot; `log_bounds`: begin and end of the log. Thread: see each method.
+    if it cannot; `log_bounds`: begin and end of the log; `found`: what the start of the store found. Thread: see each
+    method.
 
     Attributes:
         lost: messages that retention deleted while they waited, since the start.
@@ -77,11 +93,12 @@ class TimerService:
         *,
         flush: Callable[[], bool],
         log_bounds: Callable[[], tuple[int, int]],
+        found: Found,
         config: StoreConfig,
         effects: Effects,
     ) -> None:
         self.queues, self.reader, self.put, self.file = queues, reader, put, file
-        self.flush, self.log_bounds, self.effects = flush, log_bounds, effects
+        self.flush, self.log_bounds, self.found, self.effects = flush, log_bounds, found, effects
         self.precision = config.timer_precision_ms
         window, most = config.timer_roll_window_slot, WHEEL_SLOTS // 2 - _SPARE_SLOTS
         self.window = window if 2 <= window <= most else most
@@ -101,6 +118,7 @@ class TimerService:
         self._given: Counter[Hashable] = Counter()  # deliveries that the start found, of messages that seem to wait
         self._given_until = 0  # slots from here on were not due at the start
         self._finished = False  # the store is being closed
+        self._said_set_back = False
 
     # -- steps ------------------------------------------------------------------------------------------------------
 
@@ -115,7 +133,10 @@ class TimerService:
                 return False
             if self._next < 0 and not self._load(queue):
                 return False
+            end = queue.max_offset  # all that is there is taken first: it may recall what is due
             more = self._take(queue)
+            while more and self._next < end and not self._finished:
+                more = self._take(queue)
             return self._deliver(AT_ONCE) or more
 
     def finish(self) -> None:
@@ -172,29 +193,44 @@ class TimerService:
         """
         for what in (self._slots, self._order, self._late, self._late_recalled, self._recalled, self._new):
             what.clear()  # an attempt before, which the disk refused
+        self._given.clear()
+        self._at = 0
         check, known = self.file.check(), set[int]()
         self._read_time, last = check.last_read_time, -1
-        for unit in self.file.load(self.log_bounds()[1]):
+        if self.found.last_time:  # deliveries that the check knows of may be cut off with the log's end
+            self._read_time = min(self._read_time, self.found.last_time - self.found.last_time % self.precision)
+        for unit in self.file.load(self.found.log_end):
+            if self._finished:
+                return False
             last = unit.physical_offset
             known.add(last)
             if unit.slot_time >= self._read_time:
                 self._enter_unit(unit)
-        following = check.queue_offset
-        if self.file.end < check.log_flushed_position:  # units are gone: their records are taken again
-            record = self.reader.at(last) if last >= 0 else None
-            following = record.queue_offset + 1 if record is not None else 0
-        self._next = min(max(following, queue.min_offset), queue.max_offset)
-        self._pin(queue, last)
+        self._next = self._following(queue, check.queue_offset, last)
         found = False
         try:
             while self._take(queue, known) and not self._finished:
                 pass
+            self._pin(queue, self._new[-1].physical_offset if self._new else last)
             self._find_given()
             found = not self._finished
         finally:
             if not found:
                 self._next, self._changed = -1, False
         return found
+
+    def _following(self, queue: RunningQueue, noted: int, last: int) -> int:
+        """Return the queue offset of the first record to take.
+
+        It is the one that was noted if the timer log ends with the record before that. If not, units are gone, or Java
+        has noted none of messages that came too late: all records after that of the last unit are taken again.
+        """
+        following = min(noted, self.found.queue_end)
+        before = queue.units(following - 1, 1) if following > queue.min_offset else []
+        if not before or before[0].physical_offset != last:
+            record = self.reader.at(last) if last >= 0 else None
+            following = record.queue_offset + 1 if record is not None and record.fields.topic == RAW_TOPIC else 0
+        return min(max(following, queue.min_offset), self.found.queue_end)
 
     def _pin(self, queue: RunningQueue, last: int) -> None:
         """Note a unit of the last record that was taken, unless the timer log ends with it.
@@ -257,9 +293,19 @@ class TimerService:
             if slot + self.precision <= now:
                 self._late.append(entry)
                 return
-            slot = self._read_time  # the clock was set back
+            self._say_set_back(slot)
+            slot = self._read_time
             self._new[-1] = self._new[-1]._replace(slot=slot)
         self._enter(slot, entry, "" if is_rolled else key)
+
+    def _say_set_back(self, slot: int) -> None:
+        """Say, once, that the clock was set back so far that messages come later than they ask for."""
+        late_ms = self._read_time - slot
+        if late_ms > _SET_BACK_MS and not self._said_set_back:
+            log.error("%s: the clock was %d s ahead once, and slots before that time count as done: messages for later "
+                      "come so much too late until then; to end that stop the store, and remove config/timercheck",
+                      self.file.root, late_ms // 1000)  # fmt: skip
+        self._said_set_back = self._said_set_back or late_ms > _SET_BACK_MS
 
     def _slot_of(self, out: int, written: int) -> int:
         """Return the slot for a time, or one before it where the message is stored once more."""
@@ -288,11 +334,16 @@ class TimerService:
         now = self.effects.now_ms()
         reach = now - now % self.precision
         while self._late:
+            if most <= 0 or self._finished:
+                return True
             if not self._is_done(self._late[0], self._late_recalled):
                 return False
             self._late.popleft()
+            most -= 1
         self._late_recalled.clear()
         for _ in range(most):
+            if self._finished:
+                return True
             if not self._order or self._order[0] >= reach:
                 self._read_time = max(self._read_time, reach)
                 if self._given_until <= self._read_time:
@@ -327,6 +378,9 @@ class TimerService:
             return True
         pairs = record.properties
         key, topic = pairs.get(properties.UNIQ_KEY), pairs.get(properties.REAL_TOPIC)
+        if size < 0 and self._is_over(record):  # it was to be stored once more, and its own time has come meanwhile
+            out = java_int(pairs.get(properties.TIMER_OUT_MS, ""), 64) or 0
+            recalled = self._recalled.get(out - out % self.precision, ())
         if key and (key in recalled or f"{topic}+{key}" in recalled):
             return True
         message = self._message(record, size < 0, written)
@@ -345,10 +399,16 @@ class TimerService:
     def _message(self, record: StoredMessage, is_rolled: bool, written: int) -> Message | None:
         """Return the message of a record, or the record once more, for another round."""
         more = {properties.TIMER_ENQUEUE_MS: str(written), properties.TIMER_DEQUEUE_MS: str(self.effects.now_ms())}
-        if not is_rolled:
+        if not is_rolled or self._is_over(record):
             return delivered(record, more)
         rounds = java_int(record.properties.get(properties.TIMER_ROLL_TIMES, "")) or 0
         return again(record, TIMER_TOPIC, 0, {**more, properties.TIMER_ROLL_TIMES: str(rounds + 1)})
+
+    def _is_over(self, record: StoredMessage) -> bool:
+        """Return whether the moment is over that a message waits for; a mark of a recall is never delivered."""
+        out = java_int(record.properties.get(properties.TIMER_OUT_MS, ""), 64) or 0
+        is_mark = bool(record.properties.get(properties.TIMER_DEL_UNIQKEY))
+        return not is_mark and out - out % self.precision + self.precision <= self.effects.now_ms()
 
     def _record(self, physical_offset: int, size: int) -> StoredMessage | None:
         """Read a record of the timer's topic; None if it is gone or damaged."""

@@ -134,7 +134,7 @@ class _Open:
 class Transactions:
     """The half messages of one open store.
 
-    `first`: queue offset of the first half message of this life. Thread: any.
+    `first`, `first_outcome`: queue offsets of the first half message and the first outcome of this life. Thread: any.
     """
 
     def __init__(
@@ -151,10 +151,11 @@ class Transactions:
         check: Callable[[], None],
         make_readable: Callable[[], object],
         first: int,
+        first_outcome: int,
     ) -> None:
         self.root, self.config, self.effects, self.peer = root, config, effects, peer
         self.queues, self.reader, self.puts, self.offsets = queues, reader, puts, offsets
-        self.check, self.make_readable, self.first = check, make_readable, first
+        self.check, self.make_readable, self.first, self.first_outcome = check, make_readable, first, first_outcome
         self._keys, self._asks = UniqueKeys(effects), list[Asks]()
         interval = min(max(config.transaction_check_interval, 1), _LONGEST_MS)
         self._upkeep, self._has_threads = Upkeep("flintmq-transactions", effects, root), False
@@ -163,6 +164,7 @@ class Transactions:
         self._is_loaded = False
         self._open: dict[int, _Open] = {}  # queue offset, ascending: all that are open below `_seen`
         self._latest: dict[tuple[object, ...], int] = {}  # `alike` -> queue offset of the last of these
+        self._moved: dict[int, int] = {}  # queue offset -> that of the copy which took its place in this life
         self._ended: set[int] = set()  # at or after `_seen`
         self._seen = 0  # queue offset up to which the queue was looked at
         self._outcomes: deque[tuple[int, int]] = deque()  # queue offset, largest half message that it names
@@ -209,8 +211,14 @@ class Transactions:
         Raises UsageError: none is open.
         """
         offset = half.queue_offset
+        if offset < self.first and self._seen < self.first:
+            self._look()  # an earlier life may have left a copy of it
+        while (copy := self._moved.get(offset)) is not None:
+            offset = copy
         if self._is_open(offset):
             return offset
+        if offset != half.queue_offset:
+            raise UsageError(f"{self.root}: the transaction of the half message at queue offset {offset} has ended")
         self._look()
         latest = self._latest.get(_alike(half), -1)
         if not self._is_open(latest) or (latest in self._open and not self._open[latest].is_copy):
@@ -270,7 +278,8 @@ class Transactions:
         """Read what earlier lives ended, before the first change of this one. The lock is held."""
         if self._is_loaded:
             return
-        self._seen, begin = self._progress(HALF_TOPIC), self._progress(OUTCOME_TOPIC)
+        self._seen = self._progress(HALF_TOPIC, self.first)
+        begin = self._progress(OUTCOME_TOPIC, self.first_outcome)
         self._noted = self._seen, begin
         for offset, record in self._records(RAW_OUTCOME, begin):
             ended = [] if record is None else half_message.ended_by(record)
@@ -278,11 +287,10 @@ class Transactions:
             self._outcomes.append((offset, max(ended, default=-1)))
         self._is_loaded = True
 
-    def _progress(self, topic: str) -> int:
-        """Return up to where a queue is done."""
-        low, high = self.reader.bounds(topic, 0)
-        noted = self.offsets.get(HALF_GROUP, topic, 0)
-        return low if noted is None else min(max(noted, low), high)
+    def _progress(self, topic: str, high: int) -> int:
+        """Return up to where a queue is done, of which earlier lives have made the part before `high`."""
+        low, noted = self.reader.bounds(topic, 0)[0], self.offsets.get(HALF_GROUP, topic, 0)
+        return low if noted is None else max(min(noted, high), low)
 
     def _records(self, raw: bytes, begin: int) -> Iterator[tuple[int, StoredMessage | None]]:
         """Yield the records of a queue from an offset on; None for one that cannot be read."""
@@ -299,9 +307,9 @@ class Transactions:
     def _look(self) -> None:
         """Add the half messages that came since the last look and have not ended. The lock is held."""
         for offset, half in self._records(RAW_HALF, self._seen):
-            self._seen = offset + 1
-            self._ended.discard(offset)
             if half is None:
+                self._seen = offset + 1
+                self._ended.discard(offset)
                 continue
             checks, origin = half_message.checks_of(half), half_message.origin_of(half)
             found = _Open(_alike(half), checks, origin, half_message.is_copy(half), offset >= self.first)
@@ -310,6 +318,7 @@ class Transactions:
                 self._write(before)  # a stop came between the copy and this outcome
             self._open[offset] = found
             self._latest[found.alike] = offset
+            self._seen = offset + 1
 
     def _forget(self, offset: int) -> None:
         """Note that a half message is not open any more. The lock is held."""
@@ -327,7 +336,9 @@ class Transactions:
         while len(self._outcomes) > OUTCOMES_KEPT and self._open:
             offset = next(iter(self._open))
             half = self._half(offset)
-            if half is not None and not self._put_again(half, half_message.moved(half)):
+            if half is not None and self._committed_before(half, offset) is not None:
+                self._write(offset)
+            elif half is not None and not self._put_again(half, half_message.moved(half)):
                 break
             self._note()
 
@@ -368,15 +379,21 @@ class Transactions:
         is_copy = half.queue_offset != offset or half_message.is_copy(half)
         snapshot = Snapshot(self.root, self.config, self.effects)
         for one in KeyQuery(snapshot, place[0], key, None, None, _LIKE_IT).run():
-            alike = is_copy and (one.queue_id, one.born_timestamp, one.born_host) == (
+            alike = (one.queue_id, one.born_timestamp, one.born_host) == (
                 place[1], half.born_timestamp, half.born_host,
             )  # fmt: skip
-            is_its = alike or one.prepared_transaction_offset == half.physical_offset
+            prepared = one.prepared_transaction_offset
+            is_its = prepared == half.physical_offset or (alike and (is_copy or self._is_copy_at(prepared)))
             if one.fields.transaction == TRANSACTION_COMMIT and is_its:
                 return one
         if known is not None:
             known.sure = True
         return None
+
+    def _is_copy_at(self, physical_offset: int) -> bool:
+        """Return whether the half message there is a copy: one of the same id that is none is another message."""
+        record = self.reader.at(physical_offset)
+        return record is not None and record.fields.topic == RAW_HALF and half_message.is_copy(record)
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
@@ -409,17 +426,24 @@ class Transactions:
         for offset in known:
             if self._upkeep.stopping and self._has_threads:
                 break
-            with self._lock:
-                half = self._due(offset)
-            if half is not None and self._ask(Half(self, half)):
-                with self._lock:
-                    if offset in self._open:  # else it has ended meanwhile
-                        self._put_again(half, half_message.asked_again(half))
+            try:
+                self._ask_about(offset)
+            except Exception:  # whatever it is: the others are asked about all the same
+                log.exception("%s: the half message at queue offset %d cannot be asked about now", self.root, offset)
         with self._lock:
             self._go_on()
         return False
 
+    def _ask_about(self, offset: int) -> None:
+        with self._lock:
+            half = self._due(offset)
+        if half is not None and self._ask(Half(self, half)):
+            with self._lock:
+                if offset in self._open:  # else it has ended meanwhile
+                    self._put_again(half, half_message.asked_again(half))
+
     def _forget_ended(self) -> None:
+        self._moved = {old: new for old, new in self._moved.items() if new in self._moved or self._is_open(new)}
         self._latest = {alike: offset for alike, offset in self._latest.items() if self._is_open(offset)}
 
     def _due(self, offset: int) -> StoredMessage | None:
@@ -427,9 +451,10 @@ class Transactions:
         half = self._half(offset) if offset in self._open else None
         if half is None:
             return None
-        age = self.effects.now_ms() - half.born_timestamp
-        too_old = age > self.config.file_reserved_time * 3_600_000
-        too_often = half_message.checks_of(half) >= self.config.transaction_check_max
+        now = self.effects.now_ms()
+        age, stored = now - half.born_timestamp, now - half.store_timestamp  # one is by the sender's clock
+        too_old = min(age, stored) > self.config.file_reserved_time * 3_600_000
+        too_often = half_message.checks_of(half) >= max(self.config.transaction_check_max, 1)
         if not too_old and not too_often and not self._is_late(half, age):
             return None
         if self._committed_before(half, offset) is not None:
@@ -471,6 +496,7 @@ class Transactions:
             return False  # the next round tries again
         self._write(half.queue_offset)
         if message.topic == HALF_TOPIC:
+            self._moved[half.queue_offset] = result.queue_offset
             self._latest[_alike(half)] = result.queue_offset  # at once: its end may come before it is dispatched
         return True
 
@@ -519,4 +545,5 @@ def _result_of(record: StoredMessage) -> PutResult:
 
 
 lockless(Transactions.check_once.__code__)
+lockless(Transactions._ask_about.__code__)
 lockless(Transactions._ask.__code__)
