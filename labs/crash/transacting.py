@@ -9,25 +9,23 @@ asked about: what was said to be committed, and what nobody said anything of, is
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
 import random
-import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from flintmq import Half
 from flintmq.errors import FlintError
 from flintmq.message import Message
 from flintmq.store.message_store import MessageStore
 from flintmq.testing.contract import PutLedger
-from tests.robustness.crash.lives import KEYS, Dying, Life, live
+from labs.crash import killing
+from labs.crash.killing import lines, named
+from tests.robustness.crash.lives import KEYS, Dying, Life
 
 SENDERS = 2
 AT_ONCE = {  # asked about as soon as they are dispatched, and never given up
@@ -90,11 +88,6 @@ def live_and_transact(root: Path, ledger: PutLedger, life: Life) -> None:
     send(0, itertools.count())
 
 
-def lines(ledger: Path) -> list[dict[str, Any]]:
-    """The whole lines of a ledger."""
-    return [json.loads(line) for line in ledger.read_text().splitlines() if line.endswith("}")]
-
-
 def judge(root: Path, ledger: Path) -> tuple[Counter[str], list[str]]:
     """Open the store, have all that is open asked about; figures, and what is wrong, a line each."""
     begins, begun, said, ended = set[str](), set[str](), dict[str, str](), set[str]()
@@ -124,57 +117,17 @@ def judge(root: Path, ledger: Path) -> tuple[Counter[str], list[str]]:
     lost = sorted(key for key in begun if said.get(key) != "rollback" and key not in there)
     again = sorted(key for key, count in Counter(asked).items() if count > 1)
     needless = sorted(set(asked) & ended)
-    wrong = [
-        f"{what}: {keys[:5]}" for what, keys in (
-            ("delivered twice", twice), ("delivered though rolled back", dropped), ("lost", lost),
-            ("asked about twice", again), ("asked about though ended", needless),
-            ("never begun", sorted(there.keys() - begins)),
-        ) if keys
-    ]  # fmt: skip
+    wrong = named(
+        delivered_twice=twice,
+        delivered_though_rolled_back=dropped,
+        lost=lost,
+        asked_about_twice=again,
+        asked_about_though_ended=needless,
+        never_begun=sorted(there.keys() - begins),
+    )
     figures = Counter(begun=len(begun), said=len(said), ended=len(ended), asked=len(asked), delivered=len(there))
     return figures, wrong
 
 
-def one_store(root: Path, lives: list[Life]) -> tuple[Counter[str], list[str]]:
-    """Live them all on one store, and judge it."""
-    wrong = []
-    for life in lives:
-        how = live(root / "store", root / "ledger", life, live_and_transact)
-        if how != "killed":
-            wrong.append(how)
-    found, more = judge(root / "store", root / "ledger")
-    return found, wrong + more
-
-
-def lives_of(seed: int, count: int) -> list[Life]:
-    """Lives that end at a moment or at a call that changes the disk."""
-    chance = random.Random(seed)
-    return [
-        Life(
-            number, seed * 1000 + number, chance.choice(("SYNC_FLUSH", "ASYNC_FLUSH")),
-            at_call=chance.randrange(20, 400) if chance.random() < 0.5 else None,
-            after_s=chance.choice((0.1, 0.2, 0.4)), kernel_puts=chance.random() < 0.5,
-        )
-        for number in range(count)
-    ]  # fmt: skip
-
-
-def main() -> None:
-    """Kill so many lives, five of each store."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=1)
-    words = parser.parse_args()
-    found, wrong = Counter[str](), list[str]()
-    for number in range((words.kills + 4) // 5):
-        with tempfile.TemporaryDirectory() as folder:
-            figures, more = one_store(Path(folder), lives_of(words.seed + number, min(5, words.kills - 5 * number)))
-            found += figures
-            wrong += [f"seed {words.seed + number}: {one}" for one in more]
-    print(f"{words.kills} kills: {dict(found)}; wrong: {len(wrong)}")
-    print(*wrong, sep="\n")
-    raise SystemExit(bool(wrong))
-
-
 if __name__ == "__main__":
-    main()
+    killing.main(__doc__ or "", live_and_transact, judge)
