@@ -181,7 +181,7 @@ class Flights:
             await self._put(copy, message)
 
     async def move(self, queue: GroupQueue, offset: int, flight: Flight, *, most: int) -> None:
-        """Put a copy of a message, as `put_copy`, and then take it out of flight; once, whoever asks for it.
+        """Put a copy of a message, as `put_copy`, then take it out of flight; once for all who ask.
 
         Raises FlintError, OSError: it is not stored, and stays in flight.
         """

@@ -333,16 +333,16 @@ class Pops:
             async with queue.lock:
                 if self._flights.known(queue.key) is not queue:  # its offset was set while another pop had it
                     continue
-                await self._begin(queue, wanted.from_end)
-                if len(given) < wanted.most and room > 0:
-                    try:
+                try:
+                    await self._begin(queue, wanted.from_end)
+                    if len(given) < wanted.most and room > 0:
                         found = await self._give(queue, wanted, wanted.most - len(given), room, popped_ms)
-                    except (FlintError, OSError) as error:  # what others gave is in flight, and goes to the client
-                        failed = error
-                        self._flights.say(queue, "cannot be popped", error)
-                        continue
-                    room -= sum(one.message.size for one in found)
-                    given += found
+                        room -= sum(one.message.size for one in found)
+                        given += found
+                except (FlintError, OSError) as error:  # what others gave is in flight, and goes to the client
+                    failed = error
+                    self._flights.say(queue, "cannot be popped", error)
+                    continue
                 rest += max(self._served.bounds(*place)[1] - queue.next, 0)
         if failed is not None and not given:
             raise failed

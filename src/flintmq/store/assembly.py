@@ -60,8 +60,7 @@ from flintmq.store.services.housekeeping import ConfigTables, Housekeeping, Know
 from flintmq.store.services.ownership import Ownership
 from flintmq.store.services.retention import Retention
 from flintmq.store.services.timer_log import TimerLog
-from flintmq.store.services.timers import RAW_TOPIC, TimerService
-from flintmq.store.services.timers import Found as TimersFound
+from flintmq.store.services.timers import RAW_TOPIC, AtStart, TimerService
 from flintmq.store.services.topic_deletion import TopicDeletion
 from flintmq.store.services.transactions import RAW_HALF, RAW_OUTCOME, Transactions
 from flintmq.store.services.zone_mapping import ZoneMapping
@@ -485,7 +484,7 @@ class StoreParts:
             TimerLog(self.root, self.config, self.effects),
             flush=self._flush_all,
             log_bounds=lambda: (self.files.min_offset, self.log.end),
-            found=TimersFound(
+            found=AtStart(
                 state.end, state.next_offsets.get((RAW_TOPIC, 0), 0), 0 if self.stopped.clean else state.last_time
             ),
             config=self.config,

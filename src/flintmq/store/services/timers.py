@@ -59,8 +59,8 @@ _VARIES = frozenset({
 """Properties in which two deliveries of one message may differ."""
 
 
-class Found(NamedTuple):
-    """What a start of the store found of the log, before anything was put.
+class AtStart(NamedTuple):
+    """Represents the log as a start of the store found it, before anything was put.
 
     Attributes:
         log_end: the log's end.
@@ -93,7 +93,7 @@ class TimerService:
         *,
         flush: Callable[[], bool],
         log_bounds: Callable[[], tuple[int, int]],
-        found: Found,
+        found: AtStart,
         config: StoreConfig,
         effects: Effects,
     ) -> None:
@@ -246,11 +246,23 @@ class TimerService:
 
     def _enter_unit(self, unit: LogUnit) -> None:
         key = ""
-        if unit.magic & UNIT_DELETES and not unit.magic & UNIT_ROLLED:
+        if unit.magic & UNIT_DELETES:
             record = self._record(unit.physical_offset, unit.record_size)
             key = record.properties.get(properties.TIMER_DEL_UNIQKEY, "") if record is not None else ""
+            if record is not None and unit.magic & UNIT_ROLLED:
+                self._note_recalled(record, key)
+                key = ""
         size = -unit.record_size if unit.magic & UNIT_ROLLED else unit.record_size
         self._enter(unit.slot_time, (unit.physical_offset, size, unit.write_time), key)
+
+    def _note_recalled(self, mark: StoredMessage, key: str) -> None:
+        """Know a mark that is to be stored once more.
+
+        What it recalls may come before that, after a long stop.
+        """
+        out = java_int(mark.properties.get(properties.TIMER_OUT_MS, ""), 64) or 0
+        if key:
+            self._recalled.setdefault(out - out % self.precision, set()).add(key)
 
     def _take(self, queue: RunningQueue, known: Container[int] = ()) -> bool:
         """Take the next records of the timer's topic; return whether there are more.
@@ -286,6 +298,8 @@ class TimerService:
         at, size = record.physical_offset, record.size
         self._new.append(NewUnit(slot, magic, written, at, size, topic))
         entry = at, -size if is_rolled else size, written
+        if is_rolled:
+            self._note_recalled(record, key)
         if slot < self._read_time:
             if slot + self.precision <= now and key and not is_rolled:
                 self._late_recalled.add(key)
@@ -405,7 +419,10 @@ class TimerService:
         return again(record, TIMER_TOPIC, 0, {**more, properties.TIMER_ROLL_TIMES: str(rounds + 1)})
 
     def _is_over(self, record: StoredMessage) -> bool:
-        """Return whether the moment is over that a message waits for; a mark of a recall is never delivered."""
+        """Return whether the moment is over that a message waits for.
+
+        That of a mark is never: it is not delivered.
+        """
         out = java_int(record.properties.get(properties.TIMER_OUT_MS, ""), 64) or 0
         is_mark = bool(record.properties.get(properties.TIMER_DEL_UNIQKEY))
         return not is_mark and out - out % self.precision + self.precision <= self.effects.now_ms()

@@ -288,7 +288,10 @@ class Transactions:
         self._is_loaded = True
 
     def _progress(self, topic: str, high: int) -> int:
-        """Return up to where a queue is done, of which earlier lives have made the part before `high`."""
+        """Return up to where a queue is done.
+
+        Earlier lives have made the part before `high`.
+        """
         low, noted = self.reader.bounds(topic, 0)[0], self.offsets.get(HALF_GROUP, topic, 0)
         return low if noted is None else max(min(noted, high), low)
 
@@ -391,7 +394,10 @@ class Transactions:
         return None
 
     def _is_copy_at(self, physical_offset: int) -> bool:
-        """Return whether the half message there is a copy: one of the same id that is none is another message."""
+        """Return whether the half message there is a copy.
+
+        One of the same id that is none is another message.
+        """
         record = self.reader.at(physical_offset)
         return record is not None and record.fields.topic == RAW_HALF and half_message.is_copy(record)
 
