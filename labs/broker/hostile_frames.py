@@ -92,8 +92,8 @@ REQUESTS: tuple[tuple[int, dict[str, Any], bytes], ...] = (
     (names.GET_STATS, {"statsName": "GROUP_GET_NUMS", "statsKey": "F0@FG"}, b""),
     *((code, {}, b"") for code in (
         names.GET_TOPICS, names.GET_CONFIG, names.GET_RUNTIME, names.GET_OFFSETS, names.GET_DELAYS, names.GET_GROUPS,
-        names.GET_MODES, names.GET_HA_ADDRESS, names.GET_CLUSTERS, names.GET_ALL_TOPICS, names.GET_TIMER_CHECK, names.REGISTER, 350,
-        322,
+        names.GET_MODES, names.GET_HA_ADDRESS, names.GET_CLUSTERS, names.GET_ALL_TOPICS, names.REGISTER, 350, 322,
+        names.GET_TIMER_CHECK,
     )),
 )  # fmt: skip
 """Each request that a broker answers, as a client asks it; `{}` is a number that differs each time."""
