@@ -351,3 +351,14 @@ def test_a_store_that_somebody_closed(writing: Callable[..., Broker], line: Call
     for _ in range(2):
         refused = client.ask(310, send("T", 0, PROPERTIES), b"x")
         assert refused.code == 29 and "closed" in str(refused.remark)
+
+
+def test_a_name_that_ends_like_the_keys_is_no_key(writing: Callable[..., Broker], line: Callable[[Broker], Line]):
+    """Also of a send of which no frame is made: the second one."""
+    broker = writing()
+    client = line(broker)
+    for name in ("UNIQ_KEY", "MY_UNIQ_KEY"):
+        assert client.ask(310, send("T", 0, f"{name}\x01mine\x02"), b"x").code == 0
+    first, second = stored(broker).get("T", 0, 0).messages
+    assert first.msg_id == "mine" and second.properties["MY_UNIQ_KEY"] == "mine"
+    assert second.msg_id and second.msg_id != "mine"

@@ -91,6 +91,8 @@ def test_a_broker_without_a_certificate(writing: Write, line: Callable[[Broker],
 
 
 def test_modes(writing: Write, line: Callable[[Broker], Line], tmp_path: Path):
+    with pytest.raises(UsageError, match="give a certificate"):
+        writing(settings=["tls.server.mode=enforcing"])  # which nobody could reach
     enforcing = writing(tls_self_signed=True, settings=["tls.server.mode=enforcing"])
     plain = line(enforcing)
     plain.send(request(105, {"topic": "TBW102"}))

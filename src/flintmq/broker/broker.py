@@ -194,6 +194,8 @@ class Broker:
         self._options = _Options(places, told, name, cluster, file, keys, servers, grpc is not None and not read_only)
         self._tls = (tls_cert, tls_key) if tls_cert is not None else None
         self._is_self_signed = tls_self_signed
+        if keys.tls_mode == tls.ENFORCING and tls_cert is None and not tls_self_signed:
+            raise UsageError("tls.server.mode=enforcing refuses all who come without TLS: give a certificate, too")
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self.addresses: list[str] = []  # where it listens, HOST:PORT
         self._running: _RunningBroker | None = None

@@ -194,9 +194,9 @@ class Sends:
             or not 0 <= message.queue_id < facts.write_queues
         ):
             return False
-        if raw is None or _RAW_KEY not in raw or len(raw) + len(self._raw_cluster) > PROPERTIES_MAX:
+        if raw is None or not _says_raw(raw, _RAW_KEY) or len(raw) + len(self._raw_cluster) > PROPERTIES_MAX:
             return False
-        if self._raw_cluster not in raw:
+        if not _says_raw(raw, self._raw_cluster):
             message.properties_bytes = raw + self._raw_cluster
         return True
 
@@ -473,6 +473,11 @@ def remark_of(result: PutResult) -> str:
 def _says(text: str, pair: str) -> bool:
     """Return whether a property string has a pair that begins so; another name may end like it."""
     return text.startswith(pair) or properties.VALUE_END + pair in text
+
+
+def _says_raw(raw: bytes, pair: bytes) -> bool:
+    """Return the same of the bytes of a property string."""
+    return raw.startswith(pair) or b"\x02" + pair in raw
 
 
 def _is_prepared(asked: SendRequest, level: int) -> bool:
