@@ -74,7 +74,8 @@ def test_memory_and_descriptors_are_given_back(served: Callable[..., Broker], re
     gc.collect()
     after = descriptors(), resident_kib()
     print(f"{pulls} pulls; descriptors {before[0]} -> {after[0]}; KiB {before[1]} -> {after[1]}")
-    assert pulls > 100 and after[0] == before[0] and after[1] - before[1] < 8 << 10
+    # What earlier tests left may close meanwhile.
+    assert pulls > 100 and after[0] <= before[0] and after[1] - before[1] < 8 << 10
     stats = broker.stats()
     assert (stats.held, stats.failed, stats.broken) == (0, 0, 0) and not any(stats.groups.values())
 

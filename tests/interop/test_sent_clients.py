@@ -99,7 +99,10 @@ def test_other_ways_to_send(client: Client, broker: Served, tmp_path: Path, how:
     stored = messages(tmp_path / "store", "T")
     assert Counter(one.body.decode() for one in stored) == Counter([*wanted, "first"])
     assert set(bodies(got).values()) == {1} and len(got) == 301
-    assert len({one.msg_id for one in stored}) == 301, "each has a key of its own"
+    if (client.kind, how) == ("go", "batch"):  # Go's client gives the messages of a batch no keys; no broker adds them
+        assert [one.msg_id for one in stored if one.body != b"first"] == [None] * 300
+    else:
+        assert len({one.msg_id for one in stored}) == 301, "each has a key of its own"
     assert len(told["sent"]) == {"batch": 1, "async": 300, "oneway": 0}[how]
 
 

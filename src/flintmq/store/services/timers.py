@@ -133,11 +133,15 @@ class TimerService:
                 return False
             if self._next < 0 and not self._load(queue):
                 return False
-            end = queue.max_offset  # all that is there is taken first: it may recall what is due
-            more = self._take(queue)
-            while more and self._next < end and not self._finished:
-                more = self._take(queue)
+            more = self._take_all(queue)  # first: it may recall what is due
             return self._deliver(AT_ONCE) or more
+
+    def _take_all(self, queue: RunningQueue) -> bool:
+        """Take all records that are there now; return whether there may be more."""
+        end, more = queue.max_offset, self._take(queue)
+        while more and self._next < end and not self._finished:
+            more = self._take(queue)
+        return more
 
     def finish(self) -> None:
         """Deliver the rest of a slot that was begun; then do nothing more.
