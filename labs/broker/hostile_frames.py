@@ -33,6 +33,7 @@ ACKED = {"c": "FG", "t": "F0", "r": "0", "so": 0, "q": 0, "rq": 0, "pt": 1_700_0
 ASSIGNED = {
     "topic": "F0", "consumerGroup": "FG", "clientId": "c", "strategyName": "AVG", "messageModel": "CLUSTERING",
 }  # fmt: skip
+CONDITION = {"subString": "(a BETWEEN -1.5 AND 3 OR TAGS IN ('a', 'b''c')) AND NOT x", "expressionType": "SQL92"}
 TEXTS = (
     "", " ", "-1", "0", "true", "F0", "FG", "%RETRY%FG", "TBW102", "SCHEDULE_TOPIC_XXXX", "*", "a||b", "\0", "\x01",
     "\x02", "\ud800", "é" * 40, "x" * 127, "x" * 128, "x" * 70_000, "../../etc", "1e5", "NaN", "0x7f", "9" * 400,
@@ -51,6 +52,7 @@ REQUESTS: tuple[tuple[int, dict[str, Any], bytes], ...] = (
     (names.SEND_BACK, BACK, b""),
     (names.PULL, pull("F0", 0, 0, "FG"), b""),
     (names.PULL, pull("F1", 2, 0, "FG", subscription="a || b"), b""),
+    (names.PULL, pull("F1", 3, 0, "FG", subscription=CONDITION["subString"], expressionType="SQL92"), b""),
     (names.PULL_LITE, pull("F0", 1, 1 << 40, "FH", sysFlag=7, suspendTimeoutMillis=300), b""),
     (names.QUERY, {"topic": "F0", "key": "k{}", "maxNum": 32, "beginTimestamp": 0, "endTimestamp": 1 << 60}, b""),
     (names.VIEW, {"offset": 0}, b""),
@@ -61,6 +63,7 @@ REQUESTS: tuple[tuple[int, dict[str, Any], bytes], ...] = (
     (names.GET_QUEUE_BEGIN, PLACE, b""),
     (names.GET_EARLIEST_TIME, PLACE, b""),
     (names.HEARTBEAT, {}, heartbeat("c", *GROUPS, topics={"F0": "*", "F1": "a||b"})),
+    (names.CHECK_CLIENT, {}, json.dumps({"subscriptionData": CONDITION}).encode()),
     (names.LEAVE, {"clientID": "c", "consumerGroup": "FG", "producerGroup": "P"}, b""),
     (names.GET_MEMBERS, {"consumerGroup": "FG"}, b""),
     (names.LOCK_QUEUES, {}, json.dumps(MEMBER).encode()),

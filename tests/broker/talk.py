@@ -179,14 +179,16 @@ def batch(*messages: tuple[bytes, str]) -> bytes:
     return b"".join(parts)
 
 
-def heartbeat(client: str, *groups: str, topics: Mapping[str, str] | None = None, version: int = 1) -> bytes:
-    """The body of a heartbeat of a client that is in these groups and subscribes to these topics, by tags."""
+def heartbeat(
+    client: str, *groups: str, topics: Mapping[str, str] | None = None, version: int = 1, kind: str = "TAG"
+) -> bytes:
+    """The body of a heartbeat of a client that is in these groups and subscribes to these topics."""
     wanted = [
         {
-            "topic": topic, "subString": tags, "tagsSet": [], "codeSet": [], "subVersion": version,
-            "expressionType": "TAG", "classFilterMode": False,
+            "topic": topic, "subString": text, "tagsSet": [], "codeSet": [], "subVersion": version,
+            "expressionType": kind, "classFilterMode": False,
         }
-        for topic, tags in (topics or {}).items()
+        for topic, text in (topics or {}).items()
     ]  # fmt: skip
     consumers = [
         {

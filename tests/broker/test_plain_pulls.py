@@ -63,7 +63,8 @@ ASKED: dict[str, dict[str, Any]] = {
     "no such topic": {"topic": "Nope"},
     "no such queue": {"queue_id": 2},
     "no subscription": {"sysFlag": 0, "group": "nobody"},
-    "another expression": {"subscription": "a > 1", "expressionType": "SQL92"},
+    "a condition": {"subscription": "TAGS IN ('t1')", "expressionType": "SQL92"},
+    "no condition": {"subscription": "a >", "expressionType": "SQL92"},
     "no number": {"maxMsgNums": "many"},
 }
 

@@ -143,7 +143,6 @@ def test_tags(broker: Broker, client: Line):
     assert bodies([c]) == ["c"] and offset(broker) == 2
     [c] = comes(client, exp="green")
     assert bodies([c]) == ["c"], "as a retry"
-    assert client.ask(POP, pop(expType="SQL92", exp="a > 1")).code == 1
 
 
 def test_a_new_group_begins_where_one_does_that_pulls(broker: Broker, client: Line, monkeypatch: pytest.MonkeyPatch):

@@ -165,11 +165,6 @@ def test_the_subscription_of_a_heartbeat(served: Serve, resting: Path, line: Con
     assert numbers(talk.ask(PULL, asked)) == list(range(2, 30, 3)), "the newest one of the group counts"
 
 
-def test_another_kind_of_expression(served: Serve, resting: Path, line: Connected):
-    answer = line(served(resting)).ask(PULL, pull(subscription="a > 1", expressionType="SQL92"))
-    assert answer.code == 1 and "SQL92" in str(answer.remark)
-
-
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
 

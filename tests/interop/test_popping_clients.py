@@ -70,6 +70,16 @@ def test_what_was_sent_is_popped_once_and_acknowledged(java: Client, tmp_path: P
     assert found == dict(ends), "each is acknowledged; such a consumer commits nothing itself"
 
 
+def test_a_condition_is_for_pops_too(java: Client, broker: Served) -> None:
+    for tags in ("red", "blue", "green"):
+        send(java, broker.address, *(f"{tags} {n}" for n in range(20)), tags=tags)
+    let_pop(java, broker.address, "Filtered")
+    consume(java, "Filtered", broker.address, "Filtered", sql="TAGS = 'blue' OR TAGS CONTAINS 'ee'")
+    got = java.await_messages("Filtered", 40, settle_s=1)
+    java.stop("Filtered")
+    assert Counter(row["tags"] for row in got) == {"blue": 20, "green": 20} and set(bodies(got).values()) == {1}
+
+
 def test_what_is_refused_is_popped_again(java: Client, broker: Served, tmp_path: Path) -> None:
     """After 10 s: the client makes it invisible for so long."""
     send(java, broker.address, "one", "two", tags="", keys="k")

@@ -112,6 +112,17 @@ def test_each_message_of_these_tags_once(client: Client, broker: Served, ours: t
     assert consumed(client, broker.address, "Fresh", [TOPIC], len(wanted), tags=tags) == wanted
 
 
+def test_each_message_that_a_condition_wants_once(client: Client, broker: Served, ours: tuple[Path, int]) -> None:
+    condition = "TAGS IN ('sent', 'paid') AND NOT (TAGS STARTSWITH 'p') AND KEYS CONTAINS ' all'"
+    wanted = Counter(one for one in facts_of(ours[0]) if one[4] == "sent")
+    assert consumed(client, broker.address, "Filtered", [TOPIC], len(wanted), sql=condition) == wanted
+
+
+def test_a_condition_that_is_none_is_refused_in_words(java: Client, broker: Served) -> None:
+    with pytest.raises(Refused, match="CODE: 23 *DESC: Invalid MessageSelector: position 9: its end cannot follow"):
+        java.consume("Refused", broker.address, [TOPIC], sql="TAGS IN (")
+
+
 def test_a_group_goes_on_from_its_offset(client: Client, broker: Served, ours: tuple[Path, int]) -> None:
     second = Counter(one for one in facts_of(ours[0]) if one[2] >= HALF // QUEUES)
     assert consumed(client, broker.address, EARLY, [TOPIC], HALF) == second

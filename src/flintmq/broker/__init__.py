@@ -18,6 +18,8 @@ transactions ends transactions as producers say, and asks those that said nothin
 recall       recalls of messages that wait for their time
 clients      heartbeats, members of groups, subscriptions
 held         requests that wait for messages
+filters      what consumers want of a queue: tags, or a condition
+sql          conditions in SQL92, compiled
 pull         pulls
 pop          the pop engine: gives messages for a time
 flights      what groups have in flight, and what comes again of it

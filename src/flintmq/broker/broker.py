@@ -20,6 +20,7 @@ from flintmq.broker import tls
 from flintmq.broker.broker_keys import BrokerKeys, settings_of
 from flintmq.broker.clients import Clients
 from flintmq.broker.connection import ClientConnection, ClientLine
+from flintmq.broker.filters import Filters
 from flintmq.broker.held import Held
 from flintmq.broker.listener import BrokerListener
 from flintmq.broker.locks import Locks
@@ -338,6 +339,7 @@ class _RunningBroker:
         self._listener.tls, self._listener.tls_mode = context, options.keys.tls_mode
         self._grpc: GrpcService | None = None  # None: nobody has spoken it yet
         self._workers, self._clients, self._locks = ReadingThreads(WORKERS, "flintmq-broker"), Clients(), Locks()
+        self._filters = Filters(by_properties=options.keys.by_properties)
         self._kept: KeptOffsets | None = None
         self._held: Held | None = None
         self._recent: Recent | None = None
@@ -371,7 +373,7 @@ class _RunningBroker:
         routes, held = rooms.routes, rooms.held
         self._requests.add(Settings(served, routes, self._clients, offsets, held).handlers())
         pops = self.pops = Pops(served, offsets, held, rooms.recent.got, routes.name)
-        self._requests.add(PopRequests(served, pops).handlers())
+        self._requests.add(PopRequests(served, pops, self._filters).handlers())
         is_alone = not self._options.register
         self._requests.add(Modes(served, routes, self._clients, is_alone=is_alone).handlers())
         self._tasks.append(asyncio.get_running_loop().create_task(pops.keep_expiring()))
@@ -392,7 +394,9 @@ class _RunningBroker:
                 from flintmq.broker.grpc.service import GrpcService
             except ImportError as error:
                 raise MissingExtraError("gRPC needs h2 and protobuf: pip install 'flintmq[grpc]'") from error
-            made = GrpcService(served, self._requests, self._clients, routes, sends, endings, recalls, pops, held)
+            made = GrpcService(
+                served, self._requests, self._clients, routes, sends, endings, recalls, pops, held, self._filters
+            )
             self._tasks += [asyncio.get_running_loop().create_task(work) for work in made.tasks()]
             return made
 
@@ -432,11 +436,12 @@ class _RunningBroker:
         routes = Routes(served, options.name, options.cluster, options.advertise, self._listener.port)
         held = self._held = Held(served)
         recent = self._recent = Recent(served)
-        pulls = Pulls(served, self._clients, offsets, held, recent.got)
+        pulls = Pulls(served, self._clients, offsets, held, recent.got, self._filters)
         self._clients.gone = self._locks.left
         for room in (
             self._clients,
             self._locks,
+            self._filters,
             routes,
             pulls,
             recent,

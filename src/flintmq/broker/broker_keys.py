@@ -24,7 +24,7 @@ _DEV: Final = StoreConfig(  # small files, into which the largest message of a c
     max_index_num=4_000,
 )
 _WITHOUT_EFFECT: Final = frozenset({
-    "brokerClusterName", "brokerName", "enablePropertyFilter", "longPollingEnable", "namesrvAddr", "traceTopicEnable",
+    "brokerClusterName", "brokerName", "longPollingEnable", "namesrvAddr", "traceTopicEnable",
     "waitTimeMillsInSendQueue",
 })  # fmt: skip
 """Keys of brokers that change nothing here yet; brokers' names are arguments."""
@@ -41,6 +41,7 @@ class BrokerKeys:
         min_invisible_ms: for which messages that a client by gRPC receives are invisible at least.
         tls_mode: whether connections come with TLS, without, or as they like (`tls.MODES`).
         recall: messages that wait for their time may be recalled; RocketMQ's own default is false.
+        by_properties: consumers may subscribe by SQL92; RocketMQ's own default is false.
     """
 
     auto_create_topic: bool = True
@@ -49,6 +50,7 @@ class BrokerKeys:
     min_invisible_ms: int = 10_000
     tls_mode: str = tls.PERMISSIVE
     recall: bool = True
+    by_properties: bool = True
 
 
 def settings_of(
@@ -111,6 +113,7 @@ def _tls_mode(key: str, value: object) -> str:
 _FIELDS: Final[Mapping[str, tuple[str, Callable[[str, object], Any]]]] = {
     "autoCreateTopicEnable": ("auto_create_topic", _flag),
     "autoCreateSubscriptionGroup": ("auto_create_group", _flag),
+    "enablePropertyFilter": ("by_properties", _flag),
     "enableTopicMessageTypeCheck": ("check_types", _flag),
     "minInvisibleTimeMillsForRecv": ("min_invisible_ms", _count),
     "recallMessageEnable": ("recall", _flag),

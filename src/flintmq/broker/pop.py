@@ -24,15 +24,16 @@ from flintmq.broker.lookup import is_young
 from flintmq.broker.pull import readable_topic
 from flintmq.broker.receipts import ORDERED_QUEUE, OWN, RETRIES, RETRIES_V2, Receipt, pop_retry_topic
 from flintmq.broker.requests import Refused
-from flintmq.broker.served import Place
+from flintmq.broker.served import EVERYTHING, Filter, Place
 from flintmq.broker.served_store import ServedStore
 from flintmq.broker.store_offsets import StoreOffsets
 from flintmq.errors import FlintError
 from flintmq.format.text import java_encode
-from flintmq.message import StoredMessage, stored_message
+from flintmq.message import StoredMessage
 from flintmq.remoting.names import INVALID_PARAMETER, NO_PERMISSION
 from flintmq.remoting.pulls import BYTES_MAX
 from flintmq.store.append.checks import RETRY_TOPIC_LIMIT
+from flintmq.store.read.answer import messages_of
 
 T = TypeVar("T")
 
@@ -50,7 +51,7 @@ class PopWanted:
         queue_id: -1: any.
         most: messages, 1 to 32.
         invisible_ms: until it comes again.
-        tags: with || between them; None: all.
+        only: what it wants of the topic; of retries it gets all.
         from_end: a group that never had an offset begins at the end of an old queue (else at its begin).
         is_ordered: a queue that has something in flight gives nothing, unless `attempt` is the one that got it. Give
             `pops.is_ordered(group)`, or what the client says.
@@ -62,7 +63,7 @@ class PopWanted:
     queue_id: int = -1
     most: int = MESSAGES_MAX
     invisible_ms: int = 60_000
-    tags: str | None = None
+    only: Filter = EVERYTHING
     from_end: bool = False
     is_ordered: bool = False
     attempt: str = ""
@@ -234,11 +235,11 @@ class Pops:
         messages, rest, room = list[StoredMessage](), 0, BYTES_MAX
         for kind, place in self._places(wanted):
             at, end = self._goes_on(wanted.group, place), self._served.bounds(*place)[1]
-            left, tags = wanted.most - len(messages), wanted.tags if kind == OWN else None
+            left, only = wanted.most - len(messages), wanted.only if kind == OWN else EVERYTHING
             if left > 0 and room > 0 and at < end:
-                found = await self._served.read(*place, at, left, tags, room)
+                found = await self._served.read(*place, at, left, only, room)
                 room -= len(found.data)
-                messages += _records(found.data)
+                messages += messages_of(found.data)
                 at = max(at, found.next_begin_offset)
             rest += max(end - at, 0)
         return messages, rest
@@ -380,17 +381,17 @@ class Pops:
         most = min(most, FLIGHTS_MAX - len(queue.flights))
         if most <= 0:
             return []
-        found = await self._read(queue, most, room, wanted.tags if queue.kind == OWN else None)
+        found = await self._read(queue, most, room, wanted.only if queue.kind == OWN else EVERYTHING)
         return self._fly(queue, wanted, [(message, 0) for message in found], popped_ms)
 
-    async def _read(self, queue: GroupQueue, most: int, room: int, tags: str | None) -> list[StoredMessage]:
-        """Read on, past what the tags do not match, and past what is gone."""
+    async def _read(self, queue: GroupQueue, most: int, room: int, only: Filter) -> list[StoredMessage]:
+        """Read on, past what is not wanted, and past what is gone."""
         _, topic, queue_id = queue.key
         while True:
-            found = await self._served.read(topic, queue_id, queue.next, most, tags, room)
+            found = await self._served.read(topic, queue_id, queue.next, most, only, room)
             before, queue.next = queue.next, found.next_begin_offset
             if found.count or queue.next == before:
-                return _records(found.data)
+                return messages_of(found.data)
             await asyncio.sleep(0)  # others come between two reads of a long queue
 
     def _fly(
@@ -443,12 +444,3 @@ class Pops:
 
 def now_ms() -> int:
     return int(time.time() * 1000)
-
-
-def _records(data: bytes) -> list[StoredMessage]:
-    """Return the records of a read."""
-    found, at = list[StoredMessage](), 0
-    while at < len(data):
-        found.append(stored_message(data, at))
-        at += found[-1].size
-    return found

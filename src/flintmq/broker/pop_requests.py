@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
+from flintmq.broker.filters import Filters
 from flintmq.broker.lookup import COUNT
 from flintmq.broker.pop import MESSAGES_MAX, Given, Popped, Pops, PopWanted
-from flintmq.broker.pull import SUSPEND_MAX_MS, TAGS_MAX
+from flintmq.broker.pull import SUSPEND_MAX_MS
 from flintmq.broker.receipts import OWN, Receipt
 from flintmq.broker.requests import INT32, Answer, Handler, Refused, Request
 from flintmq.broker.served_store import ServedStore
@@ -55,8 +56,8 @@ _LONG_NAMES: Final = {
 class PopRequests:
     """Answers consumers that pop. Thread: the loop's."""
 
-    def __init__(self, served: ServedStore, pops: Pops) -> None:
-        self._served, self._pops = served, pops
+    def __init__(self, served: ServedStore, pops: Pops, filters: Filters) -> None:
+        self._served, self._pops, self._filters = served, pops, filters
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -69,10 +70,11 @@ class PopRequests:
         }
 
     async def pop(self, request: Request) -> Answer:
+        expression = request.text("exp", "")
         wanted = _wanted(
             request,
             invisible_ms=request.number("invisibleTime", bounds=INVISIBLE),
-            tags=_tags(request),
+            only=self._filters.of(expression, TAG if not expression else request.text("expType", TAG) or TAG),
             from_end=request.number("initMode", 0, INT32) == FROM_END,
         )
         popped = await self._pops.pop(wanted, request.peer, _seconds(request))
@@ -169,16 +171,6 @@ def _wanted(request: Request, *, most: int | None = None, **more: Any) -> PopWan
         attempt=request.text("attemptId", ""),
         **more,
     )
-
-
-def _tags(request: Request) -> str | None:
-    """Return the tags that are wanted; None: all."""
-    expression, kind = request.text("exp", "*"), request.text("expType", TAG) or TAG
-    if kind != TAG and expression.strip():
-        raise Refused(SYSTEM_ERROR, f"The broker does not support consumer to filter message by {kind}")
-    if len(expression) > TAGS_MAX:
-        raise Refused(SYSTEM_ERROR, f"a subscription of {len(expression)} letters; {TAGS_MAX} are the most")
-    return None if expression.strip() in ("", "*") else expression
 
 
 def _seconds(request: Request) -> float:

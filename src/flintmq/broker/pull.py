@@ -15,6 +15,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from flintmq.broker.clients import Clients
+from flintmq.broker.filters import Filters
 from flintmq.broker.held import Held
 from flintmq.broker.requests import (
     ALONE_MIN,
@@ -29,12 +30,13 @@ from flintmq.broker.requests import (
     Refused,
     Request,
 )
-from flintmq.broker.served import Offsets, Place, Served, TopicFacts
+from flintmq.broker.served import Filter, Offsets, Place, Served, TopicFacts
 from flintmq.kernels import compiled
 from flintmq.kernels.write import pull_frame
 from flintmq.message import GetMessageStatus, RawResult
 from flintmq.remoting.frames import ONE_WAY, VERSION, RemotingFrame
 from flintmq.remoting.names import (
+    FILTER_DATA_NOT_EXIST,
     NO_PERMISSION,
     PULL,
     PULL_LITE,
@@ -52,8 +54,8 @@ from flintmq.remoting.pulls import BYTES_MAX, FIELDS, TAG, answer_pieces, pull_a
 COMMITS, SUSPENDS, SUBSCRIBES = 1, 2, 4  # bits of sysFlag
 MESSAGES_MAX: Final = 1024
 SUSPEND_MAX_MS: Final = 600_000
-TAGS_MAX: Final = 64 << 10  # letters of a subscription, whose tags each look at the queue counts anew
 _DEFAULTS: Final = tuple(FIELDS.values())
+_NO_FILTER: Final = "The broker's consumer filter data is not exist!Your expression may be wrong!"
 
 Status = GetMessageStatus
 _CODES: Final = {
@@ -145,9 +147,16 @@ class Pulls:
     """
 
     def __init__(
-        self, served: Served, clients: Clients, offsets: Offsets, held: Held, got: Counter[tuple[str, str]]
+        self,
+        served: Served,
+        clients: Clients,
+        offsets: Offsets,
+        held: Held,
+        got: Counter[tuple[str, str]],
+        filters: Filters,
     ) -> None:
         self._served, self._clients, self._offsets, self._held, self._got = served, clients, offsets, held, got
+        self._filters = filters
         self._pieces: dict[tuple[int, str], tuple[bytes, ...]] = {}  # code and remark -> the header of such an answer
         self._is_compiled = compiled()
 
@@ -208,7 +217,7 @@ class Pulls:
         """
         asked, place = pull.asked, pull.place
         self._check(asked)
-        tags = self._tags(asked)
+        only = self._filter(asked)
         if pull.is_new and asked.sys_flag & COMMITS and asked.commit_offset >= 0:
             self._offsets.commit(asked.group, *place, asked.commit_offset)
         pull.is_new = False
@@ -217,11 +226,11 @@ class Pulls:
         most = min(max(asked.most, 1), MESSAGES_MAX)
         most_bytes = min(asked.most_bytes, BYTES_MAX) if asked.most_bytes > 0 else BYTES_MAX
         news = self._served.news(place)
-        found = self._served.read_now(*place, asked.offset, most, tags, most_bytes)
-        return self._read(pull, most, tags, most_bytes, news) if found is None else self._judged(pull, found, news)
+        found = self._served.read_now(*place, asked.offset, most, only, most_bytes)
+        return self._read(pull, most, only, most_bytes, news) if found is None else self._judged(pull, found, news)
 
-    async def _read(self, pull: HeldPull, most: int, tags: str | None, most_bytes: int, news: int) -> Outcome:
-        found = await self._served.read(*pull.place, pull.asked.offset, most, tags, most_bytes)
+    async def _read(self, pull: HeldPull, most: int, only: Filter, most_bytes: int, news: int) -> Outcome:
+        found = await self._served.read(*pull.place, pull.asked.offset, most, only, most_bytes)
         return self._judged(pull, found, news)
 
     def _judged(self, pull: HeldPull, found: RawResult, news: int) -> Outcome:
@@ -266,25 +275,20 @@ class Pulls:
                 f"queueId[{queue_id}] is illegal, topic:[{topic}] topicConfig.readQueueNums:[{facts.read_queues}]",
             )
 
-    def _tags(self, asked: PullRequest) -> str | None:
-        """Return the tags that are wanted; None: all.
+    def _filter(self, asked: PullRequest) -> Filter:
+        """Return what is wanted.
 
-        They are the request's, or else those of the group's heartbeats. A client that subscribes to something else says
-        so by a heartbeat. If that one is lost, it waits for the next, up to 30 s, as at RocketMQ's broker.
+        It is what the request says, or else the group's heartbeats. A client that subscribes to something else says so
+        by a heartbeat. If that one is lost, it waits for the next, up to 30 s, as at RocketMQ's broker.
         """
-        expression, kind = asked.subscription, asked.expression_type or TAG
-        if not asked.sys_flag & SUBSCRIBES:
-            known = self._clients.subscription(asked.group, asked.topic)
-            if known is None:
-                raise Refused(SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist")
-            if known.version < asked.version:
-                raise Refused(SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
-            expression, kind = known.expression, known.kind
-        if kind != TAG:
-            raise Refused(SYSTEM_ERROR, f"The broker does not support consumer to filter message by {kind}")
-        if len(expression) > TAGS_MAX:
-            raise Refused(SYSTEM_ERROR, f"a subscription of {len(expression)} letters; {TAGS_MAX} are the most")
-        return None if expression.strip() in ("", "*") else expression
+        if asked.sys_flag & SUBSCRIBES:
+            return self._filters.of(asked.subscription, asked.expression_type or TAG)
+        known = self._clients.subscription(asked.group, asked.topic)
+        if known is None:
+            raise Refused(SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist")
+        if known.version < asked.version:
+            raise Refused(SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
+        return self._filters.of(known.expression, known.kind or TAG, FILTER_DATA_NOT_EXIST, _NO_FILTER)
 
     def _again(self, pull: HeldPull) -> Outcome:
         if pull.peer.is_closed:

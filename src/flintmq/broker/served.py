@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from flintmq.config.keys import StoreConfig
 from flintmq.message import RawResult, StoredMessage
+from flintmq.store.read.answer import Wanted
 
 T = TypeVar("T")
 
@@ -15,6 +16,21 @@ TEMPLATE = "TBW102"
 """The topic whose route producers ask for before the first message of a topic that nobody made."""
 Place = tuple[str, int]
 """A queue: topic, queue id."""
+
+
+class Filter(NamedTuple):
+    """A choice of messages.
+
+    Attributes:
+        tags: those of which messages have one (`a || b`); None: any.
+        wanted: says of a message's properties whether it is wanted; None: it is.
+    """
+
+    tags: str | None = None
+    wanted: Wanted | None = None
+
+
+EVERYTHING = Filter()
 
 
 class TopicFacts(NamedTuple):
@@ -92,12 +108,12 @@ class Served(Protocol):
         """
 
     def read_now(
-        self, topic: str, queue_id: int, offset: int, most: int = 1, tags: str | None = None, most_bytes: int = 1
+        self, topic: str, queue_id: int, offset: int, most: int = 1, only: Filter = EVERYTHING, most_bytes: int = 1
     ) -> RawResult | None:
         """Return what `read` does if it is in memory; None: it may wait for a disk."""
 
     async def read(
-        self, topic: str, queue_id: int, offset: int, most: int = 1, tags: str | None = None, most_bytes: int = 1
+        self, topic: str, queue_id: int, offset: int, most: int = 1, only: Filter = EVERYTHING, most_bytes: int = 1
     ) -> RawResult:
         """Return records of a queue, as `get_raw` does; by default a single one."""
 

@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 from flintmq.broker.broker_keys import BrokerKeys
 from flintmq.broker.rates import PutAndGetRates
 from flintmq.broker.requests import Refused
-from flintmq.broker.served import READABLE, TEMPLATE, WRITABLE, Place, TopicFacts
+from flintmq.broker.served import EVERYTHING, READABLE, TEMPLATE, WRITABLE, Filter, Place, TopicFacts
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
 from flintmq.format.group_topics import GIVEN_UP_TOPIC, HALF_TOPIC, OUTCOME_TOPIC, retry_topic
 from flintmq.message import RawResult, StoredMessage
@@ -163,24 +163,30 @@ class ServedStore:
         return self._news[place]
 
     def read_now(
-        self, topic: str, queue_id: int, offset: int, most: int = 1, tags: str | None = None, most_bytes: int = 1
+        self, topic: str, queue_id: int, offset: int, most: int = 1, only: Filter = EVERYTHING, most_bytes: int = 1
     ) -> RawResult | None:
         if not self._is_hot((topic, queue_id), offset):
             return None
-        return self.store.get_raw(topic, queue_id, offset, most, tags=tags, max_bytes=most_bytes)
+        if only.wanted is not None and offset < self.store.bounds(topic, queue_id)[1]:
+            return None  # a client's own condition on each message may take long
+        return self._get(topic, queue_id, offset, most, only, most_bytes)
 
     async def read(
-        self, topic: str, queue_id: int, offset: int, most: int = 1, tags: str | None = None, most_bytes: int = 1
+        self, topic: str, queue_id: int, offset: int, most: int = 1, only: Filter = EVERYTHING, most_bytes: int = 1
     ) -> RawResult:
-        asked = topic, queue_id, offset, most, tags, most_bytes
+        asked = topic, queue_id, offset, most, only, most_bytes
         found = self.read_now(*asked)
         if found is None:
-            found = await self.run(lambda: self.store.get_raw(*asked[:4], tags=tags, max_bytes=most_bytes))
+            found = await self.run(self._get, *asked)
             if found.count:
                 at = StoredMessage(found.data).physical_offset
                 if self.store.max_physical_offset - at <= HOT:
                     self._hot[topic, queue_id] = offset, at
         return found
+
+    def _get(self, topic: str, queue_id: int, offset: int, most: int, only: Filter, most_bytes: int) -> RawResult:
+        tags, wanted = only
+        return self.store.get_raw(topic, queue_id, offset, most, tags=tags, max_bytes=most_bytes, wanted=wanted)
 
     def _is_hot(self, place: Place, offset: int) -> bool:
         """Return whether what a queue has from an offset on lies near the log's end, or is nothing."""

@@ -12,9 +12,10 @@ import os
 import time
 from collections.abc import Callable, Collection, Mapping, Set
 from concurrent.futures import Executor
+from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
-from flintmq.broker.served import READABLE, Place, TopicFacts
+from flintmq.broker.served import EVERYTHING, READABLE, Filter, Place, TopicFacts
 from flintmq.errors import FlintError, StoreAccessError
 from flintmq.format.group_topics import RETRY, retry_topic
 from flintmq.message import RawResult, StoredMessage
@@ -108,16 +109,18 @@ class ServedView:
         return self.looks
 
     def read_now(
-        self, topic: str, queue_id: int, offset: int, most: int = 1, tags: str | None = None, most_bytes: int = 1
+        self, topic: str, queue_id: int, offset: int, most: int = 1, only: Filter = EVERYTHING, most_bytes: int = 1
     ) -> RawResult | None:
         """Return None: every read goes to the executor."""
         return None
 
     async def read(
-        self, topic: str, queue_id: int, offset: int, most: int = 1, tags: str | None = None, most_bytes: int = 1
+        self, topic: str, queue_id: int, offset: int, most: int = 1, only: Filter = EVERYTHING, most_bytes: int = 1
     ) -> RawResult:
-        view = self.view
-        return await self.run(lambda: view.get_raw(topic, queue_id, offset, most, tags=tags, max_bytes=most_bytes))
+        place = topic, queue_id, offset, most
+        return await self.run(
+            partial(self.view.get_raw, *place, tags=only.tags, max_bytes=most_bytes, wanted=only.wanted)
+        )
 
     async def query(self, topic: str, key: str, begin: int, end: int, most: int) -> list[StoredMessage]:
         return list(await self.run(self.view.query, topic, key, begin, end, most))

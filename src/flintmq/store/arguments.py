@@ -41,6 +41,11 @@ def numbers(**values: object) -> tuple[int, ...]:
     return tuple(number(name, value) for name, value in values.items())
 
 
+def function(name: str, value: object) -> None:
+    if not callable(value):
+        raise TypeError(f"{name} is of type {type(value).__name__}; give a function")
+
+
 def given_text(name: str, value: object) -> None:
     if value is not None:
         texts(**{name: value})

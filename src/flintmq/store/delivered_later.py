@@ -121,8 +121,7 @@ class DeliveredLater:
         store.
         """
         transactions = self._transactions("on_check")
-        if not callable(callback):
-            raise TypeError(f"callback is of type {type(callback).__name__}; give a function")
+        arguments.function("callback", callback)
         return transactions.on_check(callback)
 
     def _transactions(self, method: str) -> Transactions:

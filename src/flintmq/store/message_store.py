@@ -51,6 +51,7 @@ from flintmq.store.delivered_later import DeliveredLater
 from flintmq.store.layout.directories import outside_of_stores
 from flintmq.store.layout.store_config import given_config
 from flintmq.store.listening import ListenOptions, address_of
+from flintmq.store.read.answer import Wanted
 from flintmq.store.read.by_place import by_offset_msg_id, not_there
 from flintmq.store.reentry import in_handler, lockless, reentered
 from flintmq.store.topics_and_groups import TopicsAndGroups
@@ -383,6 +384,7 @@ class MessageStore(Putter, TopicsAndGroups, DeliveredLater):
         *,
         tags: str | None = None,
         max_bytes: int = 256 << 10,
+        wanted: Wanted | None = None,
     ) -> RawResult:
         """Return the records of a queue from an offset on, end to end.
 
@@ -393,6 +395,8 @@ class MessageStore(Putter, TopicsAndGroups, DeliveredLater):
             max_messages: at most so many; 0 and less mean 1.
             tags: only messages with one of these tags (`a || b`); hash collisions pass, as in RocketMQ.
             max_bytes: at most so many, of whole records; the first one is always returned.
+            wanted: of the properties of a message, whether it is wanted. Where no message is, the status says so, and
+                the next offset is that after the 800 messages or so that were looked at.
 
         Raises:
             TypeError: an argument of another type.
@@ -401,7 +405,7 @@ class MessageStore(Putter, TopicsAndGroups, DeliveredLater):
         Thread: any.
         """
         fast = self._fast
-        if fast is not None:
+        if fast is not None and wanted is None:
             answer = fast.get_raw(topic, queue_id, offset, max_messages, tags, max_bytes)
             if answer is not None:
                 return answer
@@ -411,7 +415,11 @@ class MessageStore(Putter, TopicsAndGroups, DeliveredLater):
             queue_id=queue_id, offset=offset, max_messages=max_messages, max_bytes=max_bytes
         )
         arguments.given_text("tags", tags)
-        found = self._parts.reader.get_raw_slowly(topic, queue_id, offset, max_messages, tags, max_bytes)
+        if wanted is not None:
+            arguments.function("wanted", wanted)
+        asked = topic, queue_id, offset, max_messages, tags, max_bytes
+        reader = self._parts.reader
+        found = reader.get_raw_slowly(*asked) if wanted is None else reader.get_wanted(*asked, wanted)
         self._parts.counters.got(found.count)
         return found
 
@@ -765,8 +773,7 @@ class MessageStore(Putter, TopicsAndGroups, DeliveredLater):
         Thread: any; the callback is called by the thread that dispatches.
         """
         self._check_dispatched("on_arrival")
-        if not callable(callback):
-            raise TypeError(f"callback is of type {type(callback).__name__}; give a function")
+        arguments.function("callback", callback)
         return self._parts.queues.on_arrival(callback)
 
     def close(self) -> None:

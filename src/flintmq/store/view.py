@@ -33,7 +33,7 @@ from flintmq.store.commitlog.walk import ACCESS, DELETED, LogWalk
 from flintmq.store.layout.config_reader import BrokerConfig
 from flintmq.store.layout.given_sizes import open_root
 from flintmq.store.layout.queue_name import QueueName
-from flintmq.store.read.answer import Pull
+from flintmq.store.read.answer import Pull, Wanted, filtered
 from flintmq.store.read.batch import LogMaps, QueueBatch, read_batch
 from flintmq.store.read.by_place import by_offset_msg_id, not_there
 from flintmq.store.read.key_query import KeyQuery
@@ -311,6 +311,7 @@ class StoreView(Tabular):
         *,
         tags: str | None = None,
         max_bytes: int = 256 << 10,
+        wanted: Wanted | None = None,
     ) -> RawResult:
         """Return the records of a queue from an offset on, end to end.
 
@@ -322,6 +323,7 @@ class StoreView(Tabular):
             max_messages: at most so many; 0 and less mean 1.
             tags: only messages with one of these tags (`a || b`); hash collisions pass, as in RocketMQ.
             max_bytes: at most so many, of whole records; the first one is always returned.
+            wanted: of the properties of a message, whether it is wanted.
 
         Raises:
             TypeError: an argument of another type.
@@ -331,8 +333,15 @@ class StoreView(Tabular):
             queue_id=queue_id, offset=offset, max_messages=max_messages, max_bytes=max_bytes
         )
         arguments.given_text("tags", tags)
-        pull = Pull.of(self.config, max_messages, tags, max_bytes)
-        return ViewQueue(self._now, QueueName(topic, queue_id)).get_raw(offset, pull)
+        queue = ViewQueue(self._now, QueueName(topic, queue_id))
+
+        def read(at: int, most: int, size: int) -> RawResult:
+            return queue.get_raw(at, Pull.of(self.config, most, tags, size))
+
+        if wanted is None:
+            return read(offset, max_messages, max_bytes)
+        arguments.function("wanted", wanted)
+        return filtered(read, self.config, offset, max_messages, max_bytes, wanted)
 
     def get_at(self, physical_offset: int) -> StoredMessage:
         """Return the message whose record begins at this log offset.

@@ -659,10 +659,28 @@ def test_tags(broker: Broker, talk: Talk):
         group = f"G{count}{len(wanted)}"
         answers = client.receive(receiving(group=group, tags=wanted, wait_ms=1))
         assert len([one for one in answers if one.HasField("message")]) == count
-    [answer] = client.receive(receiving(tags="a = 1", filter_type=wire.SQL))
-    assert answer.status.code == wire.ILLEGAL_FILTER_EXPRESSION
     [answer] = client.receive(receiving(tags="||"))
     assert answer.status.code == wire.ILLEGAL_FILTER_EXPRESSION
+
+
+def test_conditions(broker: Broker, talk: Talk):
+    for number in range(20):
+        put(broker, tags="AB"[number % 2], properties={"p": str(number)})
+    client = talk(broker)
+    answers = client.receive(receiving(tags="(p BETWEEN 3 AND 6) AND TAGS IN ('A')", filter_type=wire.SQL))
+    assert sorted(one.user_properties["p"] for one in given(answers)) == ["4", "6"]
+    for condition in ("p >", "", "*", "A || B"):
+        [answer] = client.receive(receiving(tags=condition, filter_type=wire.SQL))
+        assert answer.status.code == wire.ILLEGAL_FILTER_EXPRESSION
+        assert "parse the consumer's subscription failed: position" in answer.status.message
+
+
+def test_conditions_that_are_not_taken(writing: Callable[..., Broker], talk: Talk):
+    broker = writing(config={"enablePropertyFilter": "false"})
+    stored(broker).create_topic("T", TopicSettings(1, 1))
+    [answer] = talk(broker).receive(receiving(tags="p = 1", filter_type=wire.SQL))
+    assert answer.status.code == wire.ILLEGAL_FILTER_EXPRESSION
+    assert answer.status.message == "The broker does not support consumer to filter message by SQL92"
 
 
 @pytest.mark.parametrize("ms", [0, 9_999, 12 * 3_600_000 + 1])

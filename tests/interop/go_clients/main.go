@@ -21,10 +21,10 @@ import (
 )
 
 type operation struct {
-	Op, As, Names, Group, Tags, Topic, Keys, How string
-	Topics, Bodies                               []string
-	Refuse                                       int32
-	Level                                        int
+	Op, As, Names, Group, Tags, Sql, Topic, Keys, How string
+	Topics, Bodies                                    []string
+	Refuse                                            int32
+	Level                                             int
 }
 
 var (
@@ -58,8 +58,12 @@ func consume(op operation) error {
 	if op.Tags == "" {
 		op.Tags = "*"
 	}
+	selector := consumer.MessageSelector{Type: consumer.TAG, Expression: op.Tags}
+	if op.Sql != "" {
+		selector = consumer.MessageSelector{Type: consumer.SQL92, Expression: op.Sql}
+	}
 	for _, topic := range op.Topics {
-		err = c.Subscribe(topic, consumer.MessageSelector{Type: consumer.TAG, Expression: op.Tags},
+		err = c.Subscribe(topic, selector,
 			func(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
 				again := false
 				for _, message := range messages {

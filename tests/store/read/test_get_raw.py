@@ -2,8 +2,9 @@
 
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,12 +21,22 @@ S = GetMessageStatus
 TAGS = (None, "*", "", "t1", "t0 || t2", "TagA", "nobody", "TagA || TagB || *")
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No look ends early because the machine is slow."""
+    monkeypatch.setattr("flintmq.store.read.answer.LOOKS_S", 60)
+
+
 def as_raw(found: GetResult) -> RawResult:
     """What `get_raw` must answer where `get` answers this."""
     raws = [one.raw for one in found.messages]
     return RawResult(
         found.status, b"".join(raws), len(raws), found.next_begin_offset, found.min_offset, found.max_offset
     )
+
+
+def is_tagged(properties: Mapping[str, str]) -> bool:
+    return properties.get("TAGS") in ("t1", "TagA")
 
 
 def records(data: bytes) -> Iterator[bytes]:
@@ -50,6 +61,8 @@ def compare(store: MessageStore, view: StoreView, topic: str, queue_id: int, cha
         limit = chance.choice((0, 1, 300, 1000))
         by_store = store.get_raw(topic, queue_id, offset, max_bytes=limit)
         assert view.get_raw(topic, queue_id, offset, max_bytes=limit) == by_store
+        some = store.get_raw(topic, queue_id, offset, max_bytes=1000, wanted=is_tagged)
+        assert view.get_raw(topic, queue_id, offset, max_bytes=1000, wanted=is_tagged) == some
         assert len(by_store.data) <= limit or by_store.count == 1
     return met
 
@@ -93,6 +106,88 @@ def test_at_most_so_many_bytes_of_whole_records(store: MessageStore):
         for most, count in ((0, 1), (1, 1), (size, 1), (2 * size - 1, 1), (2 * size, 2), (3 * size + 1, 3)):
             found = reader.get_raw("T", 0, 1, max_bytes=most)
             assert (found.count, len(found.data), found.next_begin_offset) == (count, count * size, 1 + count)
+
+
+# -- by properties -----------------------------------------------------------------------------------------------------
+
+
+def numbered(store: MessageStore, count: int) -> None:
+    for number in range(count):
+        store.put(Message("T", b"%d" % number, f"t{number % 3}", properties={"n": str(number)}, queue_id=0))
+    assert store.wait_dispatched(60)
+
+
+def walked(reader: MessageStore | StoreView, end: int, **more: Any) -> tuple[list[int], list[RawResult]]:
+    """All answers from the begin of the queue on, and the numbers in them."""
+    at, numbers, answers = 0, list[int](), list[RawResult]()
+    while at < end:
+        found = reader.get_raw("T", 0, at, **more)
+        assert found.next_begin_offset > at and (found.min_offset, found.max_offset) == (0, end)
+        assert found.status is (S.FOUND if found.count else S.NO_MATCHED_MESSAGE)
+        there = [StoredMessage(raw) for raw in records(found.data)]
+        assert len(there) == found.count and all(at <= one.queue_offset < found.next_begin_offset for one in there)
+        numbers += [int(one.properties["n"]) for one in there]
+        answers.append(found)
+        at = found.next_begin_offset
+    return numbers, answers
+
+
+@pytest.mark.parametrize("most", [-1, 0, 1, 3, 32, 1000])
+@pytest.mark.parametrize("limit", [0, 250, 1000, 256 << 10])
+def test_what_is_wanted_by_its_properties(store: MessageStore, most: int, limit: int):
+    numbered(store, 95)  # ten units a file
+    size, wanted = store.get("T", 0, 94).messages[0].size, [n for n in range(95) if n % 7 in (1, 2)]
+    before = store.stats().messages_got
+    for reader in (store, store.view()):
+        found, answers = walked(
+            reader, 95, max_messages=most, max_bytes=limit, wanted=lambda properties: int(properties["n"]) % 7 in (1, 2)
+        )
+        assert found == wanted
+        assert max(answer.count for answer in answers) == max(1, min(most, limit // size, len(wanted)))
+    assert store.stats().messages_got - before == len(wanted), "what was only looked at does not count"
+
+
+def test_tags_and_properties(store: MessageStore):
+    numbered(store, 60)
+    for reader in (store, store.view()):
+        found, _ = walked(reader, 60, tags="t1", wanted=lambda properties: int(properties["n"]) % 2 == 0)
+        assert found == [n for n in range(60) if n % 3 == 1 and n % 2 == 0]
+
+
+def test_a_look_by_properties_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def steps(**more: Any) -> set[int]:
+        seen.clear()
+        with open_small(tmp_path / "store", mappedFileSizeConsumeQueue=20_000, maxFilterMessageSize=20 * 100) as store:
+            if not store.bounds("T", 0)[1]:
+                numbered(store, 300)
+            for reader in (store, store.view()):
+                found, answers = walked(reader, 300, wanted=lambda properties: bool(seen.append(properties)), **more)
+                assert found == [] and len(seen) == 300
+                seen.clear()
+        ends = [answer.next_begin_offset for answer in answers]
+        return {end - begin for begin, end in zip([0, *ends], ends, strict=False)}
+
+    seen = list[Mapping[str, str]]()
+    assert steps(max_messages=25) == {100}, "as many units as with tags"
+    assert steps(max_messages=150) == {160, 140}, "no fewer than one wants; 32 are read at a time"
+    monkeypatch.setattr("flintmq.store.read.answer.LOOKED_AT", 1000)
+    assert steps() == {32, 12}
+    monkeypatch.setattr("flintmq.store.read.answer.LOOKED_AT", 1 << 30)
+    monkeypatch.setattr("flintmq.store.read.answer.LOOKS_S", 0)
+    assert steps() == {32, 12}, "a slow function ends it, too"
+
+
+def test_an_error_of_the_function_is_the_callers(store: MessageStore):
+    def wrong(properties: Mapping[str, str]) -> bool:
+        return bool(properties["x"])
+
+    numbered(store, 3)
+    for reader in (store, store.view()):
+        with pytest.raises(KeyError):
+            reader.get_raw("T", 0, 0, wanted=wrong)
+        assert reader.get_raw("T", 0, 3, wanted=wrong).status is S.OFFSET_OVERFLOW_ONE
+        with pytest.raises(TypeError, match="wanted is of type str; give a function"):
+            reader.get_raw("T", 0, 0, wanted="n = 1")  # type: ignore[arg-type]
 
 
 def test_bounds(store: MessageStore):

@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from flintmq.broker.filters import Filters
 from flintmq.broker.grpc import definitions_pb2 as wire
 from flintmq.broker.grpc.asked import Asked, checked_group, checked_topic
 from flintmq.broker.grpc.messages import Denied, given_message, ms_of, status, status_of_all
@@ -17,11 +18,14 @@ from flintmq.broker.grpc.routes import ANY_QUEUE
 from flintmq.broker.grpc.sessions import BATCH, POLL_S, REQUEST_S, GrpcSessions
 from flintmq.broker.held import Held
 from flintmq.broker.pop import Given, Pops, PopWanted
-from flintmq.broker.pull import TAGS_MAX
 from flintmq.broker.receipts import Receipt
+from flintmq.broker.requests import Refused
+from flintmq.broker.served import Filter
 from flintmq.broker.served_store import ServedStore
+from flintmq.broker.sql import SQL92
 from flintmq.errors import FormatError
 from flintmq.format.record import COMPRESSED
+from flintmq.remoting.pulls import TAG
 
 LEAST_POLL_S: Final = 5.0
 EARLY_S: Final = 0.2  # before a client gives up, so that an answer still reaches it
@@ -46,8 +50,16 @@ class _Receiver:
 class GrpcConsuming:
     """Answers consumers. Thread: the loop's."""
 
-    def __init__(self, served: ServedStore, pops: Pops, held: Held, sessions: GrpcSessions, renewals: Renewals) -> None:
-        self._served, self._pops, self._held = served, pops, held
+    def __init__(
+        self,
+        served: ServedStore,
+        pops: Pops,
+        held: Held,
+        filters: Filters,
+        sessions: GrpcSessions,
+        renewals: Renewals,
+    ) -> None:
+        self._served, self._pops, self._held, self._filters = served, pops, held, filters
         self._sessions, self._renewals = sessions, renewals
 
     # -- receives -----------------------------------------------------------------------------------------------------
@@ -113,11 +125,24 @@ class GrpcConsuming:
             ANY_QUEUE,
             min(max(request.batch_size, 1), BATCH),
             invisible_ms,
-            _tags(request.filter_expression),
+            self._filter(request.filter_expression),
             from_end=True,
             is_ordered=self._pops.is_ordered(group),
             attempt=request.attempt_id,
         )
+
+    def _filter(self, wanted: wire.FilterExpression) -> Filter:
+        """Return what a receive wants.
+
+        Raises Denied: it is no such expression.
+        """
+        text, is_sql = wanted.expression, wanted.type == wire.SQL
+        if not is_sql and text.strip() and not any(part.strip() for part in text.split("||")):
+            raise Denied(wire.ILLEGAL_FILTER_EXPRESSION, f"the filter {text!a:.100} has no tag")
+        try:
+            return self._filters.of(text if is_sql else text.strip(), SQL92 if is_sql else TAG)
+        except Refused as refused:
+            raise Denied(wire.ILLEGAL_FILTER_EXPRESSION, str(refused)) from None
 
     def _wait_s(self, asked: Asked, request: wire.ReceiveMessageRequest) -> float:
         """Return for how long a receive waits for messages.
@@ -203,20 +228,3 @@ def _check_invisible(ms: int, least: int) -> None:
         raise Denied(wire.ILLEGAL_INVISIBLE_TIME, f"the invisibleTime is too small. min is {least}")
     if ms > MOST_INVISIBLE_MS:
         raise Denied(wire.ILLEGAL_INVISIBLE_TIME, f"the invisibleTime is too large. max is {MOST_INVISIBLE_MS}")
-
-
-def _tags(wanted: wire.FilterExpression) -> str | None:
-    """Return the tags that a receive wants; None: all.
-
-    Raises Denied: they are none.
-    """
-    if wanted.type == wire.SQL:
-        raise Denied(wire.ILLEGAL_FILTER_EXPRESSION, "this broker does not filter by SQL92; filter by tags")
-    text = wanted.expression.strip()
-    if text in ("", "*"):
-        return None
-    if len(text) > TAGS_MAX:
-        raise Denied(wire.ILLEGAL_FILTER_EXPRESSION, f"a filter of {len(text)} letters; {TAGS_MAX} are the most")
-    if not any(part.strip() for part in text.split("||")):
-        raise Denied(wire.ILLEGAL_FILTER_EXPRESSION, f"the filter {text!a:.100} has no tag")
-    return text

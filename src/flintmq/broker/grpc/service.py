@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError, Message
 
 from flintmq.broker.clients import Clients
 from flintmq.broker.connection import ClientConnection
+from flintmq.broker.filters import Filters
 from flintmq.broker.grpc import definitions_pb2 as wire
 from flintmq.broker.grpc.asked import Asked
 from flintmq.broker.grpc.consuming import GrpcConsuming
@@ -72,6 +73,7 @@ class GrpcService:
         recalls: Recalls,
         pops: Pops,
         held: Held,
+        filters: Filters,
     ) -> None:
         self._served, self._requests = served, requests
         self.sessions = GrpcSessions(served, clients)
@@ -80,7 +82,7 @@ class GrpcService:
         named = GrpcRoutes(served, routes, pops)
         puts = GrpcSends(served, sends, named, routes.name)
         ends = GrpcEndings(served, endings, recalls, self.sessions)
-        consuming = GrpcConsuming(served, pops, held, self.sessions, self._renewals)
+        consuming = GrpcConsuming(served, pops, held, filters, self.sessions, self._renewals)
         self._methods = {
             "QueryRoute": Method(wire.QueryRouteRequest, wire.QueryRouteResponse, named.route),
             "QueryAssignment": Method(wire.QueryAssignmentRequest, wire.QueryAssignmentResponse, named.assignment),

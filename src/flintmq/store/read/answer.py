@@ -7,21 +7,25 @@ DefaultMessageStore.getMessage.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 from flintmq.config.keys import StoreConfig
 from flintmq.config.text import tag_names
-from flintmq.format.consume_queue import Unit
+from flintmq.format.consume_queue import UNIT_SIZE, Unit
 from flintmq.format.consume_queue_ext import is_address
 from flintmq.format.text import java_hash
-from flintmq.message import GetMessageStatus, GetResult, RawResult, StoredMessage
+from flintmq.message import GetMessageStatus, GetResult, RawResult, StoredMessage, stored_message
 from flintmq.store.consumequeue.reader import ExtQueue
 
 Answer: TypeAlias = tuple[GetMessageStatus, list[StoredMessage], int]  # status, messages, next offset
 Read = TypeVar("Read")
 Entry: TypeAlias = tuple[Unit, int, int]  # a unit, its first queue offset, and its number of queue offsets
+Wanted: TypeAlias = Callable[[Mapping[str, str]], bool]  # of a message's properties
+LOOKED_AT: Final = 16 << 20  # bytes of records whose properties one answer looks at, about
+LOOKS_S: Final = 0.2  # for which it looks, about
 RAM = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # bytes
 
 
@@ -137,6 +141,50 @@ def raw_result(found: GetResult) -> RawResult:
     return RawResult(
         found.status, data, len(found.messages), found.next_begin_offset, found.min_offset, found.max_offset
     )
+
+
+def filtered(
+    read: Callable[[int, int, int], RawResult],
+    config: StoreConfig,
+    offset: int,
+    max_messages: int,
+    max_bytes: int,
+    wanted: Wanted,
+) -> RawResult:
+    """Return records that are wanted by their properties, of those that `read` returns.
+
+    `read` takes an offset, messages and bytes. It is read on until there is enough, or as many units were looked at as
+    one answer with tags examines, or LOOKED_AT bytes, or for LOOKS_S, as `wanted` may be slow.
+    """
+    deadline = time.monotonic() + LOOKS_S
+    most, units = max(max_messages, 1), max(config.max_filter_message_size // UNIT_SIZE, max_messages)
+    kept, size, at, looked_at = list[bytes](), 0, offset, 0
+    while True:
+        found = read(at, most - len(kept), max_bytes - size)
+        if found.status is not GetMessageStatus.FOUND:
+            if at == offset:
+                return found
+            break
+        matched = [message.raw for message in messages_of(found.data) if wanted(message.properties)]
+        grown = size + sum(map(len, matched))
+        if kept and grown > max_bytes:  # `read` returns one record also where it is too large
+            break
+        kept, size, at, looked_at = kept + matched, grown, found.next_begin_offset, looked_at + len(found.data)
+        if len(kept) >= most or size >= max_bytes or at - offset >= units:
+            break
+        if looked_at >= LOOKED_AT or time.monotonic() >= deadline:
+            break
+    status = GetMessageStatus.FOUND if kept else GetMessageStatus.NO_MATCHED_MESSAGE
+    return found._replace(status=status, data=b"".join(kept), count=len(kept), next_begin_offset=at)
+
+
+def messages_of(data: bytes) -> list[StoredMessage]:
+    """Return the messages of records that lie end to end."""
+    found, at = list[StoredMessage](), 0
+    while at < len(data):
+        found.append(stored_message(data, at))
+        at += found[-1].size
+    return found
 
 
 class TagFilter:

@@ -26,7 +26,7 @@ from flintmq.storage.memory.mapped_file_queue import MappedFileQueue
 from flintmq.store.consumequeue.live_queue import AnyQueue, RunningQueue
 from flintmq.store.consumequeue.live_queues import ConsumeQueues
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX, lmq_positions
-from flintmq.store.read.answer import Answer, Limits, Pull, beside, raw_result, wanted_codes
+from flintmq.store.read.answer import Answer, Limits, Pull, Wanted, beside, filtered, raw_result, wanted_codes
 from flintmq.store.reentry import main_thread
 
 log = logging.getLogger("flintmq.store")
@@ -118,6 +118,22 @@ class LiveReader:
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         queue = self.queues.find(java_encode(topic), queue_id)
         return (0, 0) if queue is None else queue.bounds(self.files.min_offset)
+
+    def get_wanted(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_messages: int,
+        tags: str | None,
+        max_bytes: int,
+        wanted: Wanted,
+    ) -> RawResult:
+        def read(at: int, most: int, size: int) -> RawResult:
+            found = None if self.fast is None else self.fast.read_raw(topic, queue_id, at, most, tags, size)
+            return self.get_raw_slowly(topic, queue_id, at, most, tags, size) if found is None else found
+
+        return filtered(read, self.config, offset, max_messages, max_bytes, wanted)
 
     def get_raw_slowly(
         self, topic: str, queue_id: int, offset: int, max_messages: int, tags: str | None, max_bytes: int

@@ -17,6 +17,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
@@ -245,7 +246,8 @@ final class StockClients {
             consumer.setPopInvisibleTime(op.getLongValue("invisible"));
         }
         for (Object topic : op.getJSONArray("topics")) {
-            consumer.subscribe((String) topic, op.containsKey("tags") ? op.getString("tags") : "*");
+            consumer.subscribe((String) topic, op.containsKey("sql") ? MessageSelector.bySql(op.getString("sql"))
+                : MessageSelector.byTag(op.containsKey("tags") ? op.getString("tags") : "*"));
         }
         if (op.containsKey("most")) {
             consumer.setMaxReconsumeTimes(op.getIntValue("most"));
