@@ -15,11 +15,13 @@ from flintmq.broker.served_store import ServedStore
 from flintmq.message import Message, PutResult, StoredMessage
 from flintmq.store.message_store import MessageStore
 from flintmq.store.services.topics import TopicSettings
+from tests.broker import talk
 from tests.broker.conftest import SMALL
 from tests.broker.talk import Line, batch, heartbeat, pull, records, send
 from tests.support.threads import within
 
 PROPERTIES = "KEYS\x01k1 k2\x02UNIQ_KEY\x01AC10\x02WAIT\x01true\x02TAGS\x01red\x02"
+MARKS = "CLUSTER\x01DefaultCluster\x02MSG_REGION\x01DefaultRegion\x02TRACE_ON\x01true\x02"
 ONE_WAY = 2
 
 
@@ -52,8 +54,27 @@ def test_a_message_is_stored_as_it_came(writing: Callable[..., Broker], line: Ca
     }
     assert (one.body, one.flag, one.sys_flag, one.born_host) == (b"body", 5, 1, mine)
     assert (one.born_timestamp, one.reconsume_times, one.tags, one.keys) == (1_700_000_000_000, 0, "red", "k1 k2")
-    assert one.fields.properties == (PROPERTIES + "CLUSTER\x01DefaultCluster\x02").encode()
+    assert one.fields.properties == (PROPERTIES + MARKS).encode()
     assert one.store_host == broker.address, "VIEW_MESSAGE_BY_ID goes to the address in the id"
+
+
+@pytest.mark.parametrize("separators", [talk.PLAIN, talk.LOOSE])
+def test_a_message_gets_the_broker_s_properties_once(
+    writing: Callable[..., Broker],
+    line: Callable[[Broker], Line],
+    monkeypatch: pytest.MonkeyPatch,
+    separators: tuple[str, str],
+):
+    """By the compiled way and the other one; a client that gives a message back has them in any order."""
+    monkeypatch.setattr(talk, "SEPARATORS", separators)
+    broker = writing()
+    client = line(broker)
+    back = "TRACE_ON\x01true\x02UNIQ_KEY\x01U\x02MSG_REGION\x01DefaultRegion\x02CLUSTER\x01DefaultCluster\x02"
+    for text in ("UNIQ_KEY\x01U\x02", "UNIQ_KEY\x01U\x02", back):
+        assert client.ask(310, send("T", 0, text), b"x").code == 0
+    assert stored(broker).wait_dispatched(10)
+    found = [one.fields.properties.decode() for one in stored(broker).get("T", 0, 0).messages]
+    assert found == ["UNIQ_KEY\x01U\x02" + MARKS] * 2 + [back]
 
 
 def test_the_long_form(writing: Callable[..., Broker], line: Callable[[Broker], Line]):

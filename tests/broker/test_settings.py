@@ -159,6 +159,57 @@ def test_offsets_of_a_group_that_consumes(writing: Callable[..., Broker], line: 
     assert stored(broker).consumer_offset("G", "T", 0) == 5
 
 
+def test_members_are_notified_of_new_offsets(writing: Callable[..., Broker], line: Callable[[Broker], Line]):
+    """As RocketMQ's Broker2Client.resetOffset: all members of the group, whatever they do just now, and nobody else."""
+    broker = writing()
+    client, members, other = line(broker), [line(broker), line(broker)], line(broker)
+    stored(broker).create_topic("T", 2)
+    for n in range(6):
+        client.ask(310, send("T", n % 2), b"x")
+    assert stored(broker).wait_dispatched(10)
+    for n, member in enumerate(members):
+        member.ask(34, body=heartbeat(f"c{n}", "G", topics={"T": "*"}))
+    other.ask(34, body=heartbeat("c3", "H", topics={"T": "*"}))
+    for member in (*members, other):
+        while member.frame(0.05):  # of members that came
+            pass
+    assert reset(client, isForce="false", timestamp=-1) == {0: 3, 1: 3}
+    assert reset(client, timestamp=0, queueId=1) == {1: 0}
+    assert reset(client, isForce="false", timestamp=-1) == {}
+    for member in members:
+        first, second = member.frame(), member.frame()
+        assert first is not None and second is not None and member.is_quiet(0.05), "what moves nothing is no news"
+        assert (first.code, first.flag, dict(first.fields)) == (
+            220, 2, {"group": "G", "topic": "T", "timestamp": "-1", "isForce": "false"},
+        )  # fmt: skip
+        zero, one = (b'{"brokerName":"broker-a","queueId":%d,"topic":"T"}' % queue for queue in range(2))
+        assert first.body == b'{"offsetTable":{' + zero + b":3," + one + b":3}}"
+        assert (second.fields["timestamp"], second.body) == ("0", b'{"offsetTable":{' + one + b":0}}")
+    assert other.is_quiet(0)
+
+
+def test_commits_count_again_when_a_member_has_gone_on(writing: Callable[..., Broker], line: Callable[[Broker], Line]):
+    """Java's client takes 10 s for a reset; what it commits meanwhile is of before it."""
+    broker = writing()
+    client, member = line(broker), line(broker)
+    stored(broker).create_topic("T", 1)
+    for _ in range(5):
+        client.ask(310, send("T"), b"x")
+    assert stored(broker).wait_dispatched(10)
+    member.ask(34, body=heartbeat("c", "G", topics={"T": "*"}))
+
+    def commit(offset: int) -> int | None:
+        member.ask(15, {"consumerGroup": "G", "topic": "T", "queueId": 0, "commitOffset": offset})
+        return stored(broker).consumer_offset("G", "T", 0)
+
+    assert commit(4) == 4 and reset(client, offset=1) == {0: 1}
+    assert member.ask(11, pull(offset=5)).code == 21 and commit(5) == 1, "it knows, and has not gone there"
+    assert member.ask(11, pull(offset=1)).code == 0 and commit(2) == 2
+    assert reset(client, offset=1) == {0: 1}
+    assert member.ask(11, pull(offset=5)).code == 21 and commit(5) == 1
+    assert member.ask(11, pull(offset=3)).code == 0 and commit(3) == 3, "it goes on elsewhere, knowingly"
+
+
 def test_the_configuration_is_that_of_the_start(writing: Callable[..., Broker], line: Callable[[Broker], Line]):
     client = line(writing())
     refused = client.ask(25, body=b"flushDiskType=SYNC_FLUSH\n")

@@ -14,9 +14,11 @@ served_view  one that it only reads, refreshed
 routes       answers of a name server
 name_servers a broker of a cluster: its entry at name servers
 send         sends, and what consumers send back
+replies      hands replies to the clients that asked
 transactions ends transactions as producers say, and asks those that said nothing
 recall       recalls of messages that wait for their time
 clients      heartbeats, members of groups, subscriptions
+calls        requests of ours to clients, and their answers
 held         requests that wait for messages
 filters      what consumers want of a queue: tags, or a condition
 sql          conditions in SQL92, compiled
@@ -26,10 +28,14 @@ flights      what groups have in flight, and what comes again of it
 pop_requests  pops, and what consumers say of popped messages
 receipts     by which they say it
 modes        queues that the broker assigns, and which groups pop
+consumers    passes on to consumers what operators ask
 locks        leases of queues
 offsets      offsets of groups beside a store that is only read
 store_offsets  those of a store that is written
 settings     topics, groups and offsets that operators change
+acl          lets users do what an ACL says
+plain_acl    that of RocketMQ 4.x
+needs        what each request needs under an ACL
 broker_keys  settings of a broker beyond those of its store
 rates        how fast messages come and go
 recent       how many came and went in the last minute, hour and day

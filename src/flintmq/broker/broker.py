@@ -17,9 +17,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from flintmq.broker import tls
+from flintmq.broker.acl import Guard
 from flintmq.broker.broker_keys import BrokerKeys, settings_of
 from flintmq.broker.clients import Clients
 from flintmq.broker.connection import ClientConnection, ClientLine
+from flintmq.broker.consumers import Consumers
 from flintmq.broker.filters import Filters
 from flintmq.broker.held import Held
 from flintmq.broker.listener import BrokerListener
@@ -33,6 +35,7 @@ from flintmq.broker.pop_requests import PopRequests
 from flintmq.broker.pull import Pulls
 from flintmq.broker.recall import Recalls
 from flintmq.broker.recent import Recent
+from flintmq.broker.replies import Replies
 from flintmq.broker.requests import Around, PlainTaker, Requests
 from flintmq.broker.routes import EVERY_ADDRESS, Routes
 from flintmq.broker.send import Sends
@@ -64,7 +67,8 @@ _HOST = re.compile(r"[A-Za-z0-9._-]+")
 LOOPBACK: Final = "127.0.0.1"
 LEAST_S: Final = 0.2  # of it, for workers that are about to end
 WRITES: Final = (
-    names.SEND, names.SEND_SHORT, names.SEND_BATCH, names.SEND_BACK, names.END_TRANSACTION,
+    names.SEND, names.SEND_SHORT, names.SEND_BATCH, names.REPLY, names.REPLY_SHORT, names.SEND_BACK,
+    names.END_TRANSACTION,
     names.MAKE_TOPIC, names.DELETE_TOPIC, names.FORGET_TOPIC, names.MAKE_GROUP, names.DELETE_GROUP,
     names.SET_CONFIG, names.RESET_OFFSET, names.RECALL, names.POP, names.ACK, names.ACK_BATCH, names.CHANGE_INVISIBLE,
     names.PEEK, names.NOTIFICATION, names.GET_ASSIGNMENT, names.SET_MODE,
@@ -103,6 +107,7 @@ class _Options:
     offsets: str | None  # path of a file
     keys: BrokerKeys
     register: str  # name servers, HOST:PORT;HOST:PORT
+    acl: str | None  # path of a file
     names_grpc: bool  # an address is for clients of gRPC, so it must be served
 
 
@@ -114,8 +119,8 @@ class Broker:
         with Broker("/backup/store", read_only=True) as broker:
             print(broker.address)
 
-    One node: it replicates nothing. With `register` it is one broker of a cluster, else it knows no other one. There is
-    no password: whoever reaches its port can read the whole store, and send to it.
+    One node: it replicates nothing. With `register` it is one broker of a cluster, else it knows no other one. Without
+    `acl` whoever reaches its port can read the whole store, and send to it.
 
     Thread: any.
 
@@ -133,6 +138,8 @@ class Broker:
         tls_cert, tls_key: a certificate and its key, files in PEM, for clients that come with TLS; a key of None is in
             the file of the certificate.
         tls_self_signed: make a certificate instead, for this run.
+        acl: a file of users and of what they may do, JSON or a plain_acl.yml of RocketMQ 4.x, which is read again when
+            it changes; None: everybody may do everything.
         offsets: a file that keeps offsets of groups of a read-only store; None: they are forgotten at the end.
         config: RocketMQ's keys of the store and of the broker, a StoreConfig, or the path of a broker.conf.
         settings: such keys as KEY=VALUE, which win.
@@ -143,7 +150,8 @@ class Broker:
         ConfigError: an unknown key or an impossible value.
 
     Raises (in `start`):
-        UsageError: an address that cannot be listened at; a file of offsets that is none, or inside the store.
+        UsageError: an address that cannot be listened at; a file of offsets that is none, or inside the store; an ACL
+            that is none.
         OSError, RemotingError: no name server answers; one refuses.
         MissingExtraError: `grpc` or `tls_self_signed` needs a package that is not installed.
         FlintError: as `MessageStore`, or `open_store`; the end of the log is damaged (CorruptStoreError).
@@ -170,6 +178,7 @@ class Broker:
         tls_cert: str | os.PathLike[str] | None = None,
         tls_key: str | os.PathLike[str] | None = None,
         tls_self_signed: bool = False,
+        acl: str | os.PathLike[str] | None = None,
         config: StoreConfig | Mapping[str, object] | str | os.PathLike[str] | None = None,
         settings: Iterable[str] = (),
     ) -> None:
@@ -192,7 +201,8 @@ class Broker:
         self._config, keys = settings_of(config, settings, dev=dev)
         if not read_only and self._config.broker_role == "SLAVE":
             raise UsageError("brokerRole=SLAVE takes no messages; leave it out, or serve the store read-only")
-        self._options = _Options(places, told, name, cluster, file, keys, servers, grpc is not None and not read_only)
+        names_grpc, rules = grpc is not None and not read_only, None if acl is None else os.path.abspath(acl)
+        self._options = _Options(places, told, name, cluster, file, keys, servers, rules, names_grpc)
         self._tls = (tls_cert, tls_key) if tls_cert is not None else None
         self._is_self_signed = tls_self_signed
         if keys.tls_mode == tls.ENFORCING and tls_cert is None and not tls_self_signed:
@@ -340,6 +350,9 @@ class _RunningBroker:
         self._grpc: GrpcService | None = None  # None: nobody has spoken it yet
         self._workers, self._clients, self._locks = ReadingThreads(WORKERS, "flintmq-broker"), Clients(), Locks()
         self._filters = Filters(by_properties=options.keys.by_properties)
+        self._requests.answered = self._clients.calls.answered
+        self._guard = None if options.acl is None else Guard(options.acl, options.cluster)
+        self._requests.guard = None if self._guard is None else self._guard.remoting
         self._kept: KeptOffsets | None = None
         self._held: Held | None = None
         self._recent: Recent | None = None
@@ -364,9 +377,14 @@ class _RunningBroker:
         if self._name_servers is not None:
             await self._name_servers.start()
         self._tasks.append(asyncio.get_running_loop().create_task(self._keep_time()))
+        if self._guard is not None:
+            self._tasks.append(asyncio.get_running_loop().create_task(self._guard.keep_reading()))
 
     def _join_store(self, store: MessageStore) -> None:
-        served = self.served = ServedStore(store, self._workers, self._options.keys, lambda places: held.look(places))
+        options = self._options
+        own = {f"{options.cluster}_REPLY_TOPIC", *([options.keys.trace_topic] if options.keys.trace else [])}
+        served = ServedStore(store, self._workers, options.keys, lambda places: held.look(places), own)
+        self.served = served
         self._clients.admit = served.admit
         offsets = StoreOffsets(store)
         rooms = self._join(served, offsets)
@@ -374,13 +392,13 @@ class _RunningBroker:
         self._requests.add(Settings(served, routes, self._clients, offsets, held).handlers())
         pops = self.pops = Pops(served, offsets, held, rooms.recent.got, routes.name)
         self._requests.add(PopRequests(served, pops, self._filters).handlers())
-        is_alone = not self._options.register
+        is_alone = not options.register
         self._requests.add(Modes(served, routes, self._clients, is_alone=is_alone).handlers())
         self._tasks.append(asyncio.get_running_loop().create_task(pops.keep_expiring()))
-        options = self._options
-        sends = Sends(served, self._locks, self._clients.note_producer, options.name, options.cluster)
+        sends = Sends(served, self._locks, self._clients, options.name, options.cluster)
         endings = Endings(served, self._clients, options.name)
-        self._requests.add(sends.handlers() | endings.handlers(), in_any_case=True)
+        replies = Replies(sends, self._clients, routes, stores=options.keys.store_replies)
+        self._requests.add(sends.handlers() | endings.handlers() | replies.handlers(), in_any_case=True)
         recalls = Recalls(served, options.name, enabled=options.keys.recall)
         self._requests.add(recalls.handlers())
         self._take_plain(*sends.plain(), *rooms.pulls.plain(self._requests.end))
@@ -395,7 +413,8 @@ class _RunningBroker:
             except ImportError as error:
                 raise MissingExtraError("gRPC needs h2 and protobuf: pip install 'flintmq[grpc]'") from error
             made = GrpcService(
-                served, self._requests, self._clients, routes, sends, endings, recalls, pops, held, self._filters
+                served, self._requests, self._clients, routes, sends, endings, recalls, pops, held, self._filters,
+                self._guard,
             )
             self._tasks += [asyncio.get_running_loop().create_task(work) for work in made.tasks()]
             return made
@@ -426,8 +445,8 @@ class _RunningBroker:
         self._tasks.append(asyncio.get_running_loop().create_task(served.keep_looking(looked)))
 
     def _take_plain(self, *plain: PlainTaker) -> None:
-        """Have plain requests answered without frames, unless a test is to see each request."""
-        if not self._is_disturbed:
+        """Have plain requests answered without frames, which nobody checks, and no test sees."""
+        if not self._is_disturbed and self._guard is None:
             self._listener.plain = plain
 
     def _join(self, served: Served, offsets: Offsets) -> _Rooms:
@@ -446,6 +465,7 @@ class _RunningBroker:
             pulls,
             recent,
             Lookup(served, self._clients, offsets),
+            Consumers(served, self._clients, options.name),
             Tables(served, routes, self._clients, offsets, None if self._is_view else options.keys),
         ):
             self._requests.add(room.handlers())

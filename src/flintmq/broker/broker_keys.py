@@ -24,7 +24,7 @@ _DEV: Final = StoreConfig(  # small files, into which the largest message of a c
     max_index_num=4_000,
 )
 _WITHOUT_EFFECT: Final = frozenset({
-    "brokerClusterName", "brokerName", "longPollingEnable", "namesrvAddr", "traceTopicEnable",
+    "brokerClusterName", "brokerName", "longPollingEnable", "namesrvAddr",
     "waitTimeMillsInSendQueue",
 })  # fmt: skip
 """Keys of brokers that change nothing here yet; brokers' names are arguments."""
@@ -42,6 +42,9 @@ class BrokerKeys:
         tls_mode: whether connections come with TLS, without, or as they like (`tls.MODES`).
         recall: messages that wait for their time may be recalled; RocketMQ's own default is false.
         by_properties: consumers may subscribe by SQL92; RocketMQ's own default is false.
+        store_replies: what answers a request is put, too.
+        trace: the topic of message trace is there, with one queue; RocketMQ's own default is false.
+        trace_topic: its name.
     """
 
     auto_create_topic: bool = True
@@ -51,6 +54,9 @@ class BrokerKeys:
     tls_mode: str = tls.PERMISSIVE
     recall: bool = True
     by_properties: bool = True
+    store_replies: bool = True
+    trace: bool = True
+    trace_topic: str = "RMQ_SYS_TRACE_TOPIC"
 
 
 def settings_of(
@@ -117,6 +123,9 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[str, object], Any]]]] = {
     "enableTopicMessageTypeCheck": ("check_types", _flag),
     "minInvisibleTimeMillsForRecv": ("min_invisible_ms", _count),
     "recallMessageEnable": ("recall", _flag),
+    "msgTraceTopicName": ("trace_topic", lambda key, value: str(value).strip()),
+    "storeReplyMessageEnable": ("store_replies", _flag),
+    "traceTopicEnable": ("trace", _flag),
     "tls.server.mode": ("tls_mode", _tls_mode),
 }
 """Key -> its field in BrokerKeys, and what reads its value."""

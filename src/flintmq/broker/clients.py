@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, KeysView, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from flintmq.broker.requests import Answer, Handler, Peer, Refused, Request
+from flintmq.broker.calls import Calls
+from flintmq.broker.requests import Answer, Handler, Need, Peer, Refused, Request
 from flintmq.format import config_json
-from flintmq.remoting.frames import ONE_WAY, RemotingFrame
 from flintmq.remoting.names import (
     CONSUMER_NOT_ONLINE,
     GET_CONNECTIONS,
@@ -45,6 +45,19 @@ class ConsumerClient:
     settings: Mapping[str | int, Any]  # consumeType, messageModel, consumeFromWhere
     subscriptions: Mapping[str, Subscription] = field(default_factory=dict)
     heard: float = 0.0
+    hears: bool = True  # requests of ours, by remoting
+
+
+class _Heard(NamedTuple):
+    at: float
+    may: Callable[[Need], None]
+
+    def lets(self, need: Need) -> bool:
+        try:
+            self.may(need)
+        except Refused:
+            return False
+        return True
 
 
 class Clients:
@@ -53,6 +66,7 @@ class Clients:
     Attributes:
         admit: makes a group that is not known, if that may be.
         gone: gets a group and a client that has left it.
+        calls: requests of ours to them.
     """
 
     def __init__(self) -> None:
@@ -60,12 +74,14 @@ class Clients:
         self.gone: Callable[[str, str], None] = lambda group, client: None
         self._groups: dict[str, dict[str, ConsumerClient]] = {}
         self._newest: dict[tuple[str, str], Subscription] = {}  # of group and topic, until a member says more, or goes
-        self._producers: dict[str, dict[Peer, float]] = {}  # group -> connection -> when it was heard
+        self._producers: dict[str, dict[Peer, _Heard]] = {}  # group -> connection
         # The groups that a connection came with, also those that it has left.
         self._of: dict[Peer, set[str]] = {}
         self._produces: dict[Peer, set[str]] = {}
         self._turns = itertools.count()
-        self._numbers = iter(range(1, 1 << 31))  # of our own requests
+        self._named: dict[Peer, str] = {}  # connection -> the client id that came by it last
+        self._peers: dict[str, Peer] = {}  # client id -> the connection that named it last
+        self.calls = Calls()
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -102,25 +118,36 @@ class Clients:
 
     # -- producers --------------------------------------------------------------------------------------------------
 
-    def note_producer(self, group: str, peer: Peer) -> None:
-        """Know a connection of a group of producers, which may be asked from now on."""
-        self._producers.setdefault(group, {})[peer] = time.monotonic()
-        self._produces.setdefault(peer, set()).add(group)
+    def note_producer(self, group: str, request: Request) -> None:
+        """Know who sent a request as one of a group of producers, to be asked from now on."""
+        self._producers.setdefault(group, {})[request.peer] = _Heard(time.monotonic(), request.may)
+        self._produces.setdefault(request.peer, set()).add(group)
 
-    def producer(self, group: str) -> Peer | None:
+    def producer(self, group: str, need: Need) -> Peer | None:
         """Return a connection of a group of producers, another one each time, or None.
 
-        Thread: any.
+        `need`: that its user must have, as anybody may say to be of a group. Thread: any.
         """
-        peers = [peer for peer in self._producers.get(group, {}).copy() if not peer.is_closed]
+        found = self._producers.get(group, {}).copy().items()
+        peers = [peer for peer, heard in found if not peer.is_closed and heard.lets(need)]
         return peers[next(self._turns) % len(peers)] if peers else None
 
-    def ask(self, peer: Peer, code: int, fields: Mapping[str, str], body: bytes = b"") -> None:
-        """Send a request of ours, which gets no answer."""
-        peer.send(RemotingFrame(code, next(self._numbers), ONE_WAY, fields=fields, body=body, language="JAVA"))
+    def note_client(self, client: str, peer: Peer) -> None:
+        """Know by which connection a client hears; another one of the same id takes its place."""
+        self._forget_client(peer)
+        self._named[peer], self._peers[client] = client, peer
+
+    def find(self, client: str) -> Peer | None:
+        """Return the connection of a client."""
+        return self._peers.get(client)
+
+    def _forget_client(self, peer: Peer) -> None:
+        client = self._named.pop(peer, None)
+        if client is not None and self._peers.get(client) is peer:
+            del self._peers[client]
 
     def _take_out_producers(self, group: str, which: Callable[[Peer, float], bool]) -> None:
-        kept = {peer: heard for peer, heard in self._producers.get(group, {}).items() if not which(peer, heard)}
+        kept = {peer: heard for peer, heard in self._producers.get(group, {}).items() if not which(peer, heard.at)}
         if kept:
             self._producers[group] = kept
         else:
@@ -134,10 +161,11 @@ class Clients:
         client = told.get("clientID")
         if not isinstance(client, str) or not client:
             raise Refused(SYSTEM_ERROR, "the body's clientID is missing")
+        self.note_client(client, request.peer)
         for one in _objects(told.get("producerDataSet")):
             group = one.get("groupName")
             if isinstance(group, str) and group:
-                self.note_producer(group, request.peer)
+                self.note_producer(group, request)
         groups, consumers = [], _objects(told.get("consumerDataSet"))
         if len(consumers) > GROUPS_MAX:
             raise Refused(SYSTEM_ERROR, f"a heartbeat of {len(consumers)} consumer groups; {GROUPS_MAX} are the most")
@@ -215,6 +243,8 @@ class Clients:
         self._take_out(self._of.pop(peer, ()), lambda member: member.peer is peer)
         for group in self._produces.pop(peer, ()):
             self._take_out_producers(group, lambda one, heard: one is peer)
+        self._forget_client(peer)
+        self.calls.left(peer)
 
     def sweep(self) -> None:
         """Take out the members that were silent for too long."""
@@ -237,7 +267,7 @@ class Clients:
     def _tell(self, group: str) -> None:
         """Tell the members of a group that it changed; without it they look each 20 s."""
         for member in list(self._groups[group].values()):
-            self.ask(member.peer, MEMBERS_CHANGED, {"consumerGroup": group})
+            self.calls.tell(member.peer, MEMBERS_CHANGED, {"consumerGroup": group})
 
 
 def _objects(value: object) -> Sequence[Mapping[str | int, Any]]:

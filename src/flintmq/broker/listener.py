@@ -32,7 +32,7 @@ class BrokerListener:
     """All listeners of a broker, and the connections that came by them. Thread: the loop's.
 
     Args:
-        take: gets each request.
+        take: gets each frame.
         left: gets each connection that has ended.
 
     Attributes, set before `serve`:

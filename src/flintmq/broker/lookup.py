@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from typing import Final
 
 from flintmq.broker.clients import Clients
+from flintmq.broker.needs import GET, SUB, of_topic
 from flintmq.broker.requests import INT32, INT64, Answer, Handler, Refused, Request
 from flintmq.broker.served import Offsets, Served
 from flintmq.errors import MessageNotFoundError
@@ -89,6 +90,7 @@ class Lookup:
             message = await self._served.at(offset)
         except MessageNotFoundError as error:
             raise Refused(SYSTEM_ERROR, f"can not find message by the offset, {offset}: {error}") from None
+        request.may(of_topic(message.topic, SUB, GET))
         return request.answer(body=message.raw)
 
     # -- places in a queue ------------------------------------------------------------------------------------------

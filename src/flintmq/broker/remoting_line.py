@@ -20,7 +20,7 @@ class RemotingLine:
     """The remoting of one connection. Thread: the loop's.
 
     Args:
-        take: gets each request.
+        take: gets each frame.
         plain: each gets the bytes of what may be a plain request, where its frame begins, and the connection, by which
             it answers. It returns where the frame ends; None: the next one, or `take`, is to have it.
     """
@@ -115,8 +115,7 @@ class RemotingLine:
                 else:
                     frame = decode_frame(view[at : at + size].tobytes())
                     at += size
-                    if not frame.is_answer:
-                        self._take(frame, connection)
+                    self._take(frame, connection)
                 if time.monotonic() - began > TURN_S and not connection.is_held:
                     connection.hold()
                     asyncio.get_running_loop().call_soon(connection.read_on)

@@ -73,11 +73,34 @@ class Refused(Exception):
         self.code, self.remark = code, remark
 
 
+class Unsigned(Refused):
+    """A refusal of a request that nobody known has signed."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(NO_PERMISSION, why)
+
+
+class Need(NamedTuple):
+    """A resource, and actions of which one must be allowed.
+
+    The name of a cluster is that of the broker.
+    """
+
+    kind: str
+    name: str
+    actions: tuple[str, ...]
+
+
+def anything(need: Need) -> None:
+    """Allow it: there is no ACL, or it lets whoever asks do anything."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     frame: RemotingFrame
     peer: Peer
     version: int  # of RocketMQ that the answer names
+    may: Callable[[Need], None] = anything  # raises Refused for what the user may not
 
     def text(self, name: str, default: str | None = None) -> str:
         """Return a field.
@@ -173,6 +196,8 @@ class Requests:
     Thread: the loop's.
 
     Attributes:
+        answered: gets each answer of a client, to a request of ours.
+        guard: returns a request that may be sent, and raises Refused for any other; None: all may.
         unsupported: code of a request that nobody answers, or a method of gRPC -> how many came; of the first
             COUNTED_MAX.
         failed: how many requests met an error of ours, which the log tells.
@@ -186,6 +211,8 @@ class Requests:
         self.unsupported: Counter[int | str] = Counter()
         self.failed = 0
         self._last_line = ""
+        self.answered: Callable[[RemotingFrame, Peer], None] = lambda frame, peer: None
+        self.guard: Callable[[Request], Request] | None = None
 
     def add(self, handlers: Mapping[int, Handler], *, in_any_case: bool = False) -> None:
         """Have requests answered.
@@ -208,11 +235,16 @@ class Requests:
         self.add(dict.fromkeys(codes, refuse))
 
     def take(self, frame: RemotingFrame, peer: Peer) -> None:
-        """Answer a request, now or later. Nothing is raised."""
+        """Answer a request, now or later; take an answer. Nothing is raised."""
+        if frame.is_answer:
+            self.answered(frame, peer)
+            return
         request = Request(frame, peer, self._version)
         handler, around = self._handlers.get(frame.code, _unknown), self._around
         if handler is _unknown:
             self.count_unknown(frame.code, peer.address)
+        elif self.guard is not None:
+            handler = partial(_guarded, self.guard, handler)
         self.call(request, handler if around is None else lambda request: around(request, handler))
 
     def call(self, request: Request, handler: Handler) -> None:
@@ -295,6 +327,10 @@ class Requests:
         if isinstance(error, OSError):
             return f"the broker's disk refused: {error.strerror or error}; mend that, then ask again"
         return str(error) if known else "an error of the broker; its log tells more"
+
+
+def _guarded(guard: Callable[[Request], Request], handler: Handler, request: Request) -> Outcome:
+    return handler(guard(request))
 
 
 def _unknown(request: Request) -> Answer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any, Final
 
 from flintmq.broker.requests import Answer, Handler, Peer, Refused, Request
@@ -64,6 +65,17 @@ class Routes:
         """Return facts of each topic that has a route."""
         found = {name: self._served.topic(name) for name in (*self._served.topic_names(), TEMPLATE)}
         return {name: facts for name, facts in found.items() if facts is not None}
+
+    def by_queue(self, entries: Iterable[tuple[str, int, object]]) -> bytes:
+        """Encode values of queues (topic, queue id).
+
+        Keys are objects: that is no JSON, and RocketMQ's way.
+        """
+        pairs = (
+            _body({"brokerName": self.name, "queueId": queue_id, "topic": topic}) + b":" + _body(value)
+            for topic, queue_id, value in entries
+        )
+        return b"{" + b",".join(pairs) + b"}"
 
     def topics(self, request: Request) -> Answer:
         return request.answer(body=_body({"topicList": sorted(self._served.topic_names())}))

@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import random
 import struct
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Coroutine, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from flintmq.broker.clients import Clients
 from flintmq.broker.locks import Locks
+from flintmq.broker.needs import SUB, of_topic
 from flintmq.broker.requests import INT32, Answer, Handler, Peer, PlainTaker, Refused, Request
 from flintmq.broker.served import TopicFacts
-from flintmq.broker.served_store import INHERITS, ONE_QUEUE, ServedStore, check_topic
+from flintmq.broker.served_store import INHERITS, ONE_QUEUE, UNMADE, ServedStore, check_topic
 from flintmq.errors import MessageNotFoundError, UsageError
 from flintmq.format import properties
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
@@ -39,6 +41,8 @@ from flintmq.remoting.names import (
     GROUP_NOT_EXIST,
     MESSAGE_ILLEGAL,
     NO_PERMISSION,
+    REPLY,
+    REPLY_SHORT,
     SEND,
     SEND_BACK,
     SEND_BATCH,
@@ -49,7 +53,7 @@ from flintmq.remoting.names import (
     SYSTEM_ERROR,
     TOPIC_NOT_EXIST,
 )
-from flintmq.remoting.sends import answer_pieces, send_answer
+from flintmq.remoting.sends import REGION, answer_pieces, send_answer
 from flintmq.storage.files.filesystem import REAL
 from flintmq.store.append.half_message import prepared
 from flintmq.store.append.unique_keys import UniqueKeys
@@ -61,11 +65,12 @@ LONG: Final = (
     "producerGroup", "topic", "defaultTopic", "defaultTopicQueueNums", "queueId", "sysFlag", "bornTimestamp", "flag",
     "properties", "reconsumeTimes", "unitMode", "maxReconsumeTimes", "batch",
 )  # fmt: skip
-"""Names of the fields of a send (10); the short form (310, 320) has the letters from `a` on."""
-_GROUP, _TOPIC, _TEMPLATE, _QUEUES, _QUEUE_ID, _SYS_FLAG, _BORN, _FLAG, _PROPERTIES, _RETRIED, _, _MOST, _BATCH = range(
-    13
+"""Names of the fields of a send (10) and of a reply (324)."""
+_TOPIC, _TEMPLATE, _QUEUES, _QUEUE_ID, _SYS_FLAG, _BORN, _FLAG, _PROPERTIES, _RETRIED, UNIT_MODE, _MOST, _BATCH = range(
+    1, 13
 )
-_NAMES: Final = {SEND: LONG, SEND_SHORT: tuple("abcdefghijklm"), SEND_BATCH: tuple("abcdefghijklm")}
+_SHORT: Final = tuple("abcdefghijklm")
+NAMES: Final = {SEND: LONG, REPLY: LONG, SEND_SHORT: _SHORT, SEND_BATCH: _SHORT, REPLY_SHORT: _SHORT}
 NOT_TO_BE_SENT_TO: Final = frozenset({
     SCHEDULE_TOPIC, HALF_TOPIC, OUTCOME_TOPIC, GIVEN_UP_TOPIC, "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT",
 })  # fmt: skip
@@ -74,7 +79,9 @@ _ENTRY = struct.Struct(">iiiii")  # of a batch: size, magic, checksum, flag, byt
 CLUSTER: Final = "CLUSTER"  # property with the broker's cluster, by which a client knows where to answer
 _NO_WAIT = properties.WAIT + properties.NAME_END + "false" + properties.VALUE_END
 _KEY = properties.UNIQ_KEY + properties.NAME_END
-_RAW_KEY = _KEY.encode()
+_RAW_KEY, _RAW_CLUSTER = _KEY.encode(), f"{CLUSTER}{properties.NAME_END}".encode()
+REPLY_TO: Final = "REPLY_TO_CLIENT"  # property of a request, and of its reply: the client id of who asked
+_RAW_REPLY_TO = REPLY_TO.encode()
 _DELAY = properties.DELAY + properties.NAME_END
 _PREPARED = properties.TRAN_MSG + properties.NAME_END
 
@@ -110,7 +117,7 @@ class SendRequest:
 
     @classmethod
     def of(cls, request: Request) -> SendRequest:
-        names = _NAMES[request.frame.code]
+        names = NAMES[request.frame.code]
         return cls(
             request.text(names[_TOPIC]),
             request.text(names[_TEMPLATE], ""),
@@ -133,20 +140,16 @@ class _NewTopic:
 
 
 class Sends:
-    """Puts what clients send.
+    """Puts what clients send. Thread: the loop's."""
 
-    `note_producer`: gets group and connection of each message of a transaction. Thread: the loop's.
-    """
-
-    def __init__(
-        self, served: ServedStore, locks: Locks, note_producer: Callable[[str, Peer], None], name: str, cluster: str
-    ) -> None:
+    def __init__(self, served: ServedStore, locks: Locks, clients: Clients, name: str, cluster: str) -> None:
         self._served, self._store, self._locks, self._name = served, served.store, locks, name
-        self._note_producer = note_producer
+        self._clients = clients
         config, self._keys = served.config, UniqueKeys(REAL)
         self._waits = config.flush_disk_type == "SYNC_FLUSH" or config.broker_role == "SYNC_MASTER"
-        self._cluster = f"{CLUSTER}{properties.NAME_END}{cluster}{properties.VALUE_END}"
-        self._raw_cluster, self._pieces = java_encode(self._cluster), answer_pieces(VERSION)
+        marks = {CLUSTER: cluster, "MSG_REGION": REGION, "TRACE_ON": "true"}
+        self._marks = [f"{name}{properties.NAME_END}{value}{properties.VALUE_END}" for name, value in marks.items()]
+        self._raw_marks, self._pieces = java_encode("".join(self._marks)), answer_pieces(VERSION)
         self._checked: set[str] = set()  # topics of the store with names that may be sent to
         self._new: dict[str, _NewTopic] = {}
 
@@ -182,7 +185,7 @@ class Sends:
         return end
 
     def _completed(self, message: Message) -> bool:
-        """Add the cluster to a plain message; return whether it may be put."""
+        """Add the broker's properties to a plain message; return whether it may be put."""
         topic, raw = message.topic, message.properties_bytes
         if topic not in self._checked:
             return False
@@ -194,21 +197,34 @@ class Sends:
             or not 0 <= message.queue_id < facts.write_queues
         ):
             return False
-        if raw is None or not _says_raw(raw, _RAW_KEY) or len(raw) + len(self._raw_cluster) > PROPERTIES_MAX:
+        if (
+            raw is None
+            or not _says_raw(raw, _RAW_KEY)
+            or _RAW_REPLY_TO in raw
+            or _RAW_CLUSTER in raw
+            or len(raw) + len(self._raw_marks) > PROPERTIES_MAX
+        ):
             return False
-        if not _says_raw(raw, self._raw_cluster):
-            message.properties_bytes = raw + self._raw_cluster
+        message.properties_bytes = raw + self._raw_marks
         return True
 
     # -- sends --------------------------------------------------------------------------------------------------------
 
-    def send(self, request: Request) -> Answer | Coroutine[None, None, Answer]:
+    def asked(self, request: Request) -> SendRequest:
+        """Return what a send asks for.
+
+        Raises Refused: its topic is none that clients send to.
+        """
         asked = SendRequest.of(request)
         check_topic(asked.topic)
         if asked.topic in NOT_TO_BE_SENT_TO:
             raise Refused(NO_PERMISSION, f"Sending message to topic[{asked.topic}] is forbidden.")
+        return asked
+
+    def send(self, request: Request) -> Answer | Coroutine[None, None, Answer]:
+        asked = self.asked(request)
         facts = self._served.topic(asked.topic)
-        if facts is None or asked.topic in self._new:
+        if facts is None or facts is UNMADE or asked.topic in self._new:
             return self._send_first(request, asked)
         return self._send(request, asked, facts)
 
@@ -231,9 +247,9 @@ class Sends:
         Raises Refused: topics are not made so.
         """
         facts, template = self._served.topic(asked.topic), self._served.topic(asked.template)
-        if facts is not None:
+        if facts is not None and facts is not UNMADE:
             return facts
-        if asked.topic.startswith(RETRY):
+        if facts is UNMADE or asked.topic.startswith(RETRY):
             settings = ONE_QUEUE
         elif template is None or not template.perm & INHERITS:
             raise Refused(TOPIC_NOT_EXIST, f"topic[{asked.topic}] not exist, apply first please!")
@@ -256,16 +272,20 @@ class Sends:
                 f"request queueId[{asked.queue_id}] is illegal, topic[{asked.topic}] has {facts.write_queues} queues",
             )
         queue_id = asked.queue_id if asked.queue_id >= 0 else random.randrange(max(facts.write_queues, 1))
-        if request.frame.code == SEND_BATCH or request.flag(_NAMES[request.frame.code][_BATCH], False):
+        if request.frame.code == SEND_BATCH or request.flag(NAMES[request.frame.code][_BATCH], False):
             return self._send_batch(request, asked, queue_id)
         if asked.topic.startswith(RETRY):
             return self._send_retry(request, asked, queue_id)
+        if REPLY_TO in asked.properties and request.frame.code not in (REPLY, REPLY_SHORT):
+            client = properties.parse(asked.properties).get(REPLY_TO)
+            if client:
+                self._clients.note_client(client, request.peer)  # it may get its reply before its next heartbeat
         message = self._message(asked, request.frame.body, request.peer.address, asked.topic, queue_id)
         if _says(asked.properties, _PREPARED) and _is_prepared(asked, message.delay_level):
             message = self._half(message)
             group = properties.parse(asked.properties).get(properties.PGROUP)
             if group:
-                self._note_producer(group, request.peer)  # which may be asked from now on
+                self._clients.note_producer(group, request)  # which may be asked from now on
         return self._put(request, message, queue_id)
 
     def put(self, asked: SendRequest, body: bytes, host: str) -> PutResult | Awaitable[PutResult]:
@@ -311,13 +331,12 @@ class Sends:
         )
 
     def _properties(self, text: str) -> bytes:
-        """Return properties as they came, with the broker's cluster, and a key if they have none."""
+        """Return properties as they came, with the broker's, and a key if they have none."""
         if text and not text.endswith(properties.VALUE_END):
             text += properties.VALUE_END
         if not _says(text, _KEY):
             text += f"{_KEY}{self._keys.take(1)[0]}{properties.VALUE_END}"
-        if not _says(text, self._cluster):
-            text += self._cluster
+        text += "".join(mark for mark in self._marks if not _says(text, mark))
         raw = java_encode(text)
         if len(raw) > PROPERTIES_MAX:
             raise Refused(MESSAGE_ILLEGAL, self._illegal())
@@ -396,6 +415,7 @@ class Sends:
             message = await self._served.at(offset)
         except MessageNotFoundError as error:
             raise Refused(SYSTEM_ERROR, f"look message by offset failed, {offset}: {error}") from None
+        request.may(of_topic(message.topic, SUB))
         back = sent_back(
             message,
             group,

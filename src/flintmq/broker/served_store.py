@@ -10,7 +10,7 @@ import asyncio
 import logging
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from concurrent.futures import Executor
 from contextlib import suppress
 from typing import Final, TypeVar
@@ -33,6 +33,7 @@ HOT: Final = 64 << 20  # bytes before the log's end that count as in memory
 INHERITS: Final = 1  # bit of TEMPLATE's permissions
 MESSAGE_TYPE: Final = "message.type"  # attribute of a topic
 ONE_QUEUE: Final = TopicSettings(1, 1)
+UNMADE: Final = TopicFacts(1, 1, READABLE | WRITABLE)  # of a topic that every broker has, before its first message
 NAME_MAX: Final = 127  # letters of a topic
 SYSTEM_TOPICS: Final = frozenset({
     SCHEDULE_TOPIC, TEMPLATE, "BenchmarkTest", HALF_TOPIC, "RMQ_SYS_TRACE_TOPIC", OUTCOME_TOPIC, GIVEN_UP_TOPIC,
@@ -63,12 +64,18 @@ class ServedStore:
 
     Args:
         arrived: gets the queues that have new messages.
+        own: topics that have a route before anybody made them.
     """
 
     def __init__(
-        self, store: MessageStore, executor: Executor, keys: BrokerKeys, arrived: Callable[[Iterable[Place]], None]
+        self,
+        store: MessageStore,
+        executor: Executor,
+        keys: BrokerKeys,
+        arrived: Callable[[Iterable[Place]], None],
+        own: Set[str] = frozenset(),
     ) -> None:
-        self.store, self.keys, self._executor, self._arrived = store, keys, executor, arrived
+        self.store, self.keys, self._executor, self._arrived, self._own = store, keys, executor, arrived, own
         self.root, self.config = store.root, store.config
         self._loop = asyncio.get_running_loop()
         self._news: Counter[Place] = Counter()
@@ -87,7 +94,9 @@ class ServedStore:
             queues = self.config.default_topic_queue_nums
             return TopicFacts(queues, queues, READABLE | WRITABLE | INHERITS)
         found = self.store.topic(name)
-        return None if found is None else TopicFacts(found.read_queues, found.write_queues, found.perm)
+        if found is None:
+            return UNMADE if name in self._own else None
+        return TopicFacts(found.read_queues, found.write_queues, found.perm)
 
     def message_type(self, topic: str) -> str:
         """Return what a topic takes, its attribute `message.type`; "" if it says nothing."""
@@ -95,7 +104,7 @@ class ServedStore:
         return "" if found is None else found.attributes.get(MESSAGE_TYPE, "")
 
     def topic_names(self) -> set[str]:
-        return set(self.store.topics())
+        return {*self.store.topics(), *self._own}
 
     def knows_group(self, name: str) -> bool:
         return self.store.group(name) is not None

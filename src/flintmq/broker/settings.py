@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Final
 
 from flintmq.broker.clients import Clients
@@ -21,6 +20,7 @@ from flintmq.remoting.names import (
     MAKE_GROUP,
     MAKE_TOPIC,
     NO_PERMISSION,
+    RESET_CLIENT,
     RESET_OFFSET,
     SET_CONFIG,
     SYSTEM_ERROR,
@@ -112,7 +112,8 @@ class Settings:
     async def reset(self, request: Request) -> Answer:
         """Set a group to a point in time, or to an offset, in all queues of a topic or in one.
 
-        With isForce false it only goes back. Members learn it by their next pull.
+        With isForce false it only goes back. Members are notified; those that do not listen learn it by their next
+        pull.
         """
         topic, group = request.text("topic"), request.text("group")
         facts = self._served.topic(topic)
@@ -127,15 +128,20 @@ class Settings:
             queue_id: await self._target(request, topic, queue_id)
             for queue_id in ([one] if one >= 0 else range(facts.read_queues))
         }
-        is_online, force = bool(self._clients.members(group)), request.flag("isForce", True)
+        members, force = self._clients.members(group), request.flag("isForce", True)
         moved = {}
         for queue_id, offset in wanted.items():
             before = self._offsets.get(group, topic, queue_id)
             if before is None or force or offset < before:
-                self._offsets.reset(group, topic, queue_id, offset, is_online=is_online)
+                self._offsets.reset(group, topic, queue_id, offset, is_online=bool(members))
                 moved[queue_id] = offset
+        table = self._routes.by_queue((topic, queue_id, offset) for queue_id, offset in moved.items())
+        body, fields = b'{"offsetTable":' + table + b"}", {name: request.text(name, "") for name in ("group", "topic")}
+        fields |= {"timestamp": request.text("timestamp", "-1"), "isForce": "true" if force else "false"}
+        for member in members.values() if moved else ():
+            self._clients.calls.tell(member.peer, RESET_CLIENT, fields, body)
         self._held.recall(group, topic)
-        return request.answer(body=self._moved(topic, moved))
+        return request.answer(body=body)
 
     async def _target(self, request: Request, topic: str, queue_id: int) -> int:
         low, high = self._served.bounds(topic, queue_id)
@@ -148,14 +154,6 @@ class Settings:
         if time == LATEST or low == high:
             return high
         return await self._served.offset_at_time(topic, queue_id, time, "lower")
-
-    def _moved(self, topic: str, offsets: dict[int, int]) -> bytes:
-        """Return new offsets as RocketMQ does: keys that are objects, which is no JSON."""
-        pairs = (
-            json.dumps({"brokerName": self._routes.name, "queueId": queue_id, "topic": topic}) + f":{offset}"
-            for queue_id, offset in offsets.items()
-        )
-        return ('{"offsetTable":{' + ",".join(pairs) + "}}").encode()
 
 
 def _attributes(text: str, before: dict[str, str]) -> dict[str, str]:

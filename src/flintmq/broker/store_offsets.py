@@ -10,8 +10,8 @@ from flintmq.store.message_store import MessageStore
 class StoreOffsets:
     """Offsets of groups, kept by the store. Thread: the loop's.
 
-    An offset that is set while consumers are there is also kept here until one of them knows: what they commit before
-    that would undo it. Upstream: ConsumerOffsetManager.assignResetOffset.
+    An offset that is set while consumers are there is also kept here until one of them goes on there, or wants another
+    one twice: what they commit before that would undo it. Upstream: ConsumerOffsetManager.assignResetOffset.
     """
 
     has_own = False
@@ -19,6 +19,7 @@ class StoreOffsets:
     def __init__(self, store: MessageStore) -> None:
         self._store = store
         self._resets: dict[tuple[str, str, int], int] = {}
+        self._known = set[tuple[str, str, int]]()  # of these, those of which a consumer has an answer
         self.changes = 0
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
@@ -32,10 +33,12 @@ class StoreOffsets:
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int, *, is_online: bool) -> None:
         """Set an offset, whatever the group's consumers commit until one of them knows."""
-        self._resets.pop((group, topic, queue_id), None)
-        self.commit(group, topic, queue_id, offset)
+        key = group, topic, queue_id
+        self._resets.pop(key, None)
+        self._known.discard(key)
+        self.commit(*key, offset)
         if is_online:
-            self._resets[group, topic, queue_id] = offset
+            self._resets[key] = offset
 
     def is_reset(self, group: str, topic: str, queue_id: int) -> bool:
         """Return whether an offset was set that no consumer knows yet."""
@@ -43,8 +46,16 @@ class StoreOffsets:
 
     def moved(self, group: str, topic: str, queue_id: int, offset: int) -> int | None:
         """Return where a group must go on that wants an offset; None: there. It is returned once."""
-        found = self._resets.pop((group, topic, queue_id), None)
-        return None if found == offset else found
+        key = group, topic, queue_id
+        found = self._resets.get(key)
+        if found is None:
+            return None
+        if found == offset or key in self._known:
+            del self._resets[key]
+            self._known.discard(key)
+            return None
+        self._known.add(key)
+        return found
 
     def knows(self, group: str) -> bool:
         return self._store.group(group) is not None

@@ -224,16 +224,8 @@ class Tables:
         return StoredMessage(found.data).store_timestamp if found.count else 0
 
     def _by_queue(self, facts: Mapping[str, Any], entries: list[tuple[str, int, dict[str, int]]]) -> bytes:
-        """Encode a table with queues as its keys.
-
-        Its keys are objects: that is no JSON, and RocketMQ's way.
-        """
-        pairs = (
-            _body({"brokerName": self._routes.name, "queueId": queue_id, "topic": topic}) + b":" + _body(entry)
-            for topic, queue_id, entry in entries
-        )
         rest = b"".join(b"," + _body(key) + b":" + _body(value) for key, value in facts.items())
-        return b'{"offsetTable":{' + b",".join(pairs) + b"}" + rest + b"}"
+        return b'{"offsetTable":' + self._routes.by_queue(entries) + rest + b"}"
 
 
 def _text(value: object) -> str:

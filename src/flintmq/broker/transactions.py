@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from flintmq.broker.clients import Clients
-from flintmq.broker.requests import INT32, Answer, Handler, Refused, Request
+from flintmq.broker.needs import PUB, of_topic
+from flintmq.broker.requests import INT32, Answer, Handler, Need, Refused, Request, anything
 from flintmq.broker.send import code_of, remark_of
 from flintmq.broker.served_store import ServedStore
 from flintmq.errors import MessageNotFoundError, UsageError
@@ -39,6 +41,7 @@ class Ending:
         commit: else it is rolled back.
         was_asked: the producer answers a question of ours.
         wait: for the disk.
+        may: raises Refused for what the producer may not.
     """
 
     group: str
@@ -47,6 +50,7 @@ class Ending:
     was_asked: bool
     queue_offset: int | None = None
     wait: bool = True
+    may: Callable[[Need], None] = anything
 
 
 class Endings:
@@ -78,6 +82,7 @@ class Endings:
             was_asked=request.flag("fromTransactionCheck", False),
             queue_offset=queue_offset,
             wait=not request.frame.flag & ONE_WAY,  # of a oneway request nobody waits for the answer
+            may=request.may,
         )
         result = await self.put(ending)
         if result.physical_offset >= 0:
@@ -93,6 +98,7 @@ class Endings:
 
     def _put(self, ending: Ending) -> PutResult:
         half = self._half(ending.physical_offset)
+        ending.may(of_topic(half.topic, PUB))
         if not ending.was_asked and self._comes_late(half):
             raise Refused(ILLEGAL_OPERATION, "its CHECK_IMMUNITY_TIME_IN_SECONDS is over; it is asked for")
         if half.group != ending.group:
@@ -121,7 +127,7 @@ class Endings:
 
     def _ask(self, half: Half) -> bool:
         """Ask one connection of a group; return whether there is one. Thread: the store's."""
-        peer = self._clients.producer(half.group)
+        peer = self._clients.producer(half.group, of_topic(half.topic, PUB))
         if peer is None:
             return False
         message = half.message
@@ -135,7 +141,7 @@ class Endings:
             "bname": self._name,
         }
         try:
-            self._loop.call_soon_threadsafe(self._clients.ask, peer, CHECK_TRANSACTION, fields, _as_meant(half))
+            self._loop.call_soon_threadsafe(self._clients.calls.tell, peer, CHECK_TRANSACTION, fields, _as_meant(half))
         except RuntimeError:  # the loop is closed
             return False
         return True

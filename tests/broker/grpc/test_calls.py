@@ -217,6 +217,8 @@ def test_a_consumer_is_a_member_of_its_group(broker: Broker, talk: Talk, line: C
     assert broker.stats().groups == {"G": 1} and stored(broker).group("G") is not None
     shown = admin.ask(203, {"consumerGroup": "G"}).body
     assert b'"clientId":"test"' in shown and b"red || blue" in shown and b"PYTHON" in shown
+    asked = admin.ask(307, {"consumerGroup": "G", "clientId": "test"})
+    assert (asked.code, asked.remark) == (1, "The Consumer <G> <test> not online"), "it hears nothing by remoting"
     answer = client.ask("NotifyClientTermination", wire.NotifyClientTerminationRequest(group=resource("G")))
     assert answer.status.code == wire.OK and broker.stats().groups == {"G": 0}
 
@@ -323,6 +325,7 @@ def test_a_send(broker: Broker, talk: Talk):
     assert one.properties == {
         "color": "blau", "TAGS": "red", "KEYS": "k1 k2", "UNIQ_KEY": "M1", "PGROUP": "T", "TRACE_CONTEXT": "t1",
         "__BORNHOST": "host", "BORN_TIMESTAMP": "1700000000123", "CLUSTER": "DefaultCluster",
+        "MSG_REGION": "DefaultRegion", "TRACE_ON": "true",
     }  # fmt: skip
     assert [found.msg_id for found in stored(broker).query("T", "k2")] == ["M1"]
 

@@ -120,6 +120,23 @@ def test_a_warning_where_others_can_come(store: Path) -> None:
     )
 
 
+def test_users(run: Run, store: Path, tmp_path: Path) -> None:
+    """With an ACL nobody is warned of, whoever comes; a broken one is no start."""
+    path = tmp_path / "users.json"
+    path.write_text('{"users":[{"username":"alice","password":"secret12","type":"super"}]}', encoding="utf-8")
+    with process("broker", store, "--read-only", "--acl", path, "--listen", "0.0.0.0:0") as child:
+        assert child.stdout is not None
+        ready = re.match(r"ready: 0\.0\.0\.0:(\d+)", child.stdout.readline())
+        assert ready
+        with Line(f"127.0.0.1:{ready[1]}") as talk:
+            answer = talk.ask(PULL, pull())
+            assert (answer.code, answer.remark) == (16, "username cannot be null.")
+        assert ended(child) == ("", "")
+    path.write_text('{"users":', encoding="utf-8")
+    refused = run("broker", store, "--read-only", "--acl", path, "--listen", "0")
+    assert refused.code == 2 and f"{path}: no ACL: " in refused.err
+
+
 # -- a store that it writes --------------------------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ http2        the seam to the library: bytes to calls, answers to bytes
 line         gRPC on one connection
 asked        a call, and who makes it; names that may be
 service      who answers which call, and what an error becomes
+needs        what calls need under an ACL
 routes       topics and assignments
 sessions     clients: their settings, heartbeats, and end
 sending      sends

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -10,7 +11,7 @@ from flintmq.broker.connection import ClientConnection
 from flintmq.broker.grpc import definitions_pb2 as wire
 from flintmq.broker.grpc.http2 import Call
 from flintmq.broker.grpc.messages import Denied
-from flintmq.broker.requests import Refused
+from flintmq.broker.requests import Need, Refused, anything
 from flintmq.broker.served_store import check_letters, check_topic
 from flintmq.format.group_topics import is_system_topic
 
@@ -24,11 +25,13 @@ class Asked:
 
     Attributes:
         client: the client's id, which a handler may rely on.
+        may: raises Refused for what the client's user may not.
     """
 
     call: Call
     connection: ClientConnection
     client: str
+    may: Callable[[Need], None] = anything
 
     @classmethod
     def of(cls, call: Call, connection: ClientConnection) -> Self:

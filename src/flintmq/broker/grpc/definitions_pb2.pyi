@@ -92,6 +92,7 @@ class Code(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     MESSAGE_CORRUPTED: _ClassVar[Code]
     CLIENT_ID_REQUIRED: _ClassVar[Code]
     ILLEGAL_POLLING_TIME: _ClassVar[Code]
+    UNAUTHORIZED: _ClassVar[Code]
     FORBIDDEN: _ClassVar[Code]
     MESSAGE_NOT_FOUND: _ClassVar[Code]
     TOPIC_NOT_FOUND: _ClassVar[Code]
@@ -161,6 +162,7 @@ UNRECOGNIZED_CLIENT_TYPE: Code
 MESSAGE_CORRUPTED: Code
 CLIENT_ID_REQUIRED: Code
 ILLEGAL_POLLING_TIME: Code
+UNAUTHORIZED: Code
 FORBIDDEN: Code
 MESSAGE_NOT_FOUND: Code
 TOPIC_NOT_FOUND: Code

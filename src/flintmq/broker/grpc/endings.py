@@ -47,6 +47,7 @@ class GrpcEndings:
             physical_offset,
             commit=request.resolution == wire.COMMIT,
             was_asked=request.source == wire.SOURCE_SERVER_CHECK,
+            may=asked.may,
         )
         result = await self._endings.put(ending)
         if result.physical_offset < 0:
@@ -64,7 +65,7 @@ class GrpcEndings:
 
         Thread: the store's.
         """
-        found = list(self._sessions.producers(half.group))
+        found = list(self._sessions.producers(half.topic)) if half.group == half.topic else []  # else of remoting
         if not found:
             return False
         command = wire.RecoverOrphanedTransactionCommand(

@@ -14,7 +14,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from flintmq.broker.grpc import definitions_pb2 as wire
-from flintmq.broker.requests import Refused
+from flintmq.broker.requests import Refused, Unsigned
 from flintmq.errors import FlintError
 from flintmq.format import properties
 from flintmq.format.compression import original_body
@@ -93,6 +93,8 @@ def status_of_all(codes: Iterable[wire.Code]) -> wire.Status:
 
 
 def status_of_refusal(refused: Refused) -> wire.Status:
+    if isinstance(refused, Unsigned):
+        return status(wire.UNAUTHORIZED, refused.remark)
     return status(_OF_REMOTING.get(refused.code, wire.INTERNAL_SERVER_ERROR), refused.remark)
 
 

@@ -6,16 +6,18 @@ status in an answer of the same kind: clients look there, and at gRPC's own stat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 from google.protobuf.message import DecodeError, Message
 
+from flintmq.broker.acl import Guard
 from flintmq.broker.clients import Clients
 from flintmq.broker.connection import ClientConnection
 from flintmq.broker.filters import Filters
 from flintmq.broker.grpc import definitions_pb2 as wire
+from flintmq.broker.grpc import needs
 from flintmq.broker.grpc.asked import Asked
 from flintmq.broker.grpc.consuming import GrpcConsuming
 from flintmq.broker.grpc.endings import GrpcEndings
@@ -27,9 +29,10 @@ from flintmq.broker.grpc.routes import GrpcRoutes
 from flintmq.broker.grpc.sending import GrpcSends
 from flintmq.broker.grpc.sessions import GrpcSessions
 from flintmq.broker.held import Held
+from flintmq.broker.needs import bounded
 from flintmq.broker.pop import Pops
 from flintmq.broker.recall import Recalls
-from flintmq.broker.requests import Refused, Requests
+from flintmq.broker.requests import Need, Refused, Requests
 from flintmq.broker.routes import Routes
 from flintmq.broker.send import Sends
 from flintmq.broker.served_store import ServedStore
@@ -47,11 +50,13 @@ class Method:
 
     Attributes:
         request, answer: its classes; each answer has a status.
+        needs: what a request needs under an ACL.
         handler: answers; what returns None answers by itself.
     """
 
     request: type[Message]
     answer: type[Message]
+    needs: Callable[[Any], Iterable[Need]]
     handler: Handler
 
 
@@ -60,6 +65,7 @@ class GrpcService:
 
     Args:
         requests: keeps the answers that are under way, and counts errors.
+        guard: checks calls by an ACL; None: there is none.
     """
 
     def __init__(
@@ -74,8 +80,9 @@ class GrpcService:
         pops: Pops,
         held: Held,
         filters: Filters,
+        guard: Guard | None,
     ) -> None:
-        self._served, self._requests = served, requests
+        self._served, self._requests, self._guard = served, requests, guard
         self.sessions = GrpcSessions(served, clients)
         self._renewals = Renewals(pops, lambda client: self.sessions.get(client) is not None)
         self.sessions.gone = self._renewals.gone
@@ -83,26 +90,22 @@ class GrpcService:
         puts = GrpcSends(served, sends, named, routes.name)
         ends = GrpcEndings(served, endings, recalls, self.sessions)
         consuming = GrpcConsuming(served, pops, held, filters, self.sessions, self._renewals)
+        calls: dict[str, tuple[Callable[[Any], Iterable[Need]], Handler]] = {
+            "QueryRoute": (needs.of_route, named.route),
+            "QueryAssignment": (needs.of_both, named.assignment),
+            "Heartbeat": (needs.of_its_group, self.sessions.heartbeat),
+            "SendMessage": (needs.to_send, puts.send),
+            "ReceiveMessage": (needs.to_receive, consuming.receive),
+            "AckMessage": (needs.of_both, consuming.ack),
+            "ChangeInvisibleDuration": (needs.of_both, consuming.change),
+            "ForwardMessageToDeadLetterQueue": (needs.of_both, consuming.bury),
+            "NotifyClientTermination": (needs.of_its_group, self.sessions.end),
+            "EndTransaction": (needs.to_publish, ends.end),
+            "RecallMessage": (needs.to_publish, ends.recall),
+        }
         self._methods = {
-            "QueryRoute": Method(wire.QueryRouteRequest, wire.QueryRouteResponse, named.route),
-            "QueryAssignment": Method(wire.QueryAssignmentRequest, wire.QueryAssignmentResponse, named.assignment),
-            "Heartbeat": Method(wire.HeartbeatRequest, wire.HeartbeatResponse, self.sessions.heartbeat),
-            "SendMessage": Method(wire.SendMessageRequest, wire.SendMessageResponse, puts.send),
-            "ReceiveMessage": Method(wire.ReceiveMessageRequest, wire.ReceiveMessageResponse, consuming.receive),
-            "AckMessage": Method(wire.AckMessageRequest, wire.AckMessageResponse, consuming.ack),
-            "ChangeInvisibleDuration": Method(
-                wire.ChangeInvisibleDurationRequest, wire.ChangeInvisibleDurationResponse, consuming.change
-            ),
-            "ForwardMessageToDeadLetterQueue": Method(
-                wire.ForwardMessageToDeadLetterQueueRequest,
-                wire.ForwardMessageToDeadLetterQueueResponse,
-                consuming.bury,
-            ),
-            "NotifyClientTermination": Method(
-                wire.NotifyClientTerminationRequest, wire.NotifyClientTerminationResponse, self.sessions.end
-            ),
-            "EndTransaction": Method(wire.EndTransactionRequest, wire.EndTransactionResponse, ends.end),
-            "RecallMessage": Method(wire.RecallMessageRequest, wire.RecallMessageResponse, ends.recall),
+            name: Method(getattr(wire, f"{name}Request"), getattr(wire, f"{name}Response"), *call)
+            for name, call in calls.items()
         }
 
     def line(self, connection: ClientConnection) -> GrpcLine:
@@ -125,6 +128,19 @@ class GrpcService:
             self._requests.count_unknown(call.path[:200], connection.address)
             call.end(UNIMPLEMENTED, f"Method not found: {call.path[1:200]}")
 
+    def _guarded(self, asked: Asked, needs: Iterable[Need]) -> Asked:
+        """Return a call that its user may make.
+
+        Raises Refused: the user may not, or is none.
+        """
+        if self._guard is None:
+            return asked
+        header = asked.call.header
+        may = self._guard.grpc(header("authorization"), header("x-mq-date-time"), asked.connection.host)
+        for need in bounded(needs):
+            may(need)
+        return replace(asked, may=may)
+
     def _told(self, asked: Asked, message: bytes) -> None:
         try:
             command = wire.TelemetryCommand.FromString(message)
@@ -135,7 +151,11 @@ class GrpcService:
 
     async def _hear(self, asked: Asked, command: wire.TelemetryCommand) -> None:
         try:
+            asked = self._guarded(asked, needs.of_settings(command.settings))
             await self.sessions.told(asked, command)
+        except Refused as refused:  # by the ACL
+            asked.call.send(wire.TelemetryCommand(status=status_of_refusal(refused)).SerializeToString())
+            asked.call.end()
         except Exception as error:
             asked.call.end(INTERNAL, self._requests.described(f"Telemetry of {asked.connection.address}", error))
 
@@ -147,6 +167,7 @@ class GrpcService:
             asked.call.end(INVALID_ARGUMENT, f"the request cannot be read: {error}")
             return
         try:
+            asked = self._guarded(asked, method.needs(request))
             asked.check()
             found = method.handler(asked, request)
         except Exception as error:

@@ -198,7 +198,7 @@ class GrpcSessions:
             "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
         }
         topics = {entry.topic.name: _subscription(entry) for entry in settings.subscription.subscriptions}
-        member = ConsumerClient(session.connection, language, VERSION, told, topics, time.monotonic())
+        member = ConsumerClient(session.connection, language, VERSION, told, topics, time.monotonic(), hears=False)
         self._clients.join(session.group, client, member)
 
 

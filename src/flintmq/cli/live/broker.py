@@ -55,6 +55,9 @@ class BrokerWords:
     tls_cert: str | None = option("--tls-cert FILE", "A certificate in PEM, for clients that come with TLS.")
     tls_key: str | None = option("--tls-key FILE", "Its key, if the certificate's file has none.")
     tls_self_signed: bool = option("--tls-self-signed", "Make a certificate for this run instead.", False)
+    acl: str | None = option(
+        "--acl FILE", "Users, and what they may do: JSON, or a plain_acl.yml. Without it all may do everything."
+    )
     config: Annotated[str | None, broker_conf_option("The configuration, broker.conf.")] = None
     settings: SetOption = None
     as_json: JsonOption = False
@@ -68,8 +71,8 @@ def command(words: BrokerWords) -> int:
     consume by queue and tag, pop, look up by key, id and time; retries, dead letters, delay levels, timers and
     transactions are RocketMQ's, and so is the directory afterwards. With --read-only sends and gRPC are refused, groups
     go on from their offsets, and of a store that is written meanwhile new messages come within a second or two. mqadmin
-    shows it. One node, without a password: whoever reaches the port can read the whole store, and send to it. One line
-    on standard output says that it is ready; with --json an object (event, listen, store, pid, seconds). With
+    shows it. One node; without --acl whoever reaches the port can read the whole store, and send to it. One line on
+    standard output says that it is ready; with --json an object (event, listen, store, pid, seconds). With
     --register it is one broker of a cluster, that of these name servers.
     """
     begin = time.monotonic()
@@ -95,13 +98,14 @@ def command(words: BrokerWords) -> int:
         tls_cert=words.tls_cert,
         tls_key=words.tls_key,
         tls_self_signed=words.tls_self_signed,
+        acl=words.acl,
         config=words.config,
         settings=words.settings or (),
     ) as broker:
         store = words.store or broker.store.root
         may = "read the whole store" + ("" if words.read_only else ", and send to it")
         for host, _ in addresses:
-            if not _only_here(host):
+            if not _only_here(host) and words.acl is None:
                 out.note(f"{host} is no address of this machine alone: whoever reaches it can {may}")
         if words.as_json:
             seconds = round(time.monotonic() - begin, 3)
