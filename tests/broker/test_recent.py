@@ -7,13 +7,24 @@ from pathlib import Path
 import pytest
 
 from flintmq.broker import Broker
-from flintmq.broker.recent import SPANS, RecentCounts
+from flintmq.broker.recent import SPANS, PutAndGetRates, RecentCounts
+from flintmq.store.append.stats import StoreStats
 from tests.broker.conftest import SMALL
 from tests.broker.talk import Line, pull, send
 from tests.support.threads import within
 
 STATS, PULL, SEND = 315, 11, 310
 PUTS, GETS = "TOPIC_PUT_NUMS", "GROUP_GET_NUMS"
+
+
+def stats_of(puts: int, gets: int) -> StoreStats:
+    """Counters of a store after so many puts of 200 bytes, and gets of four messages each."""
+    return StoreStats(
+        seconds=0, puts=puts, puts_refused={}, put_bytes=200 * puts, puts_by_topic={}, put_times={},
+        longest_in_lock_ms=0, gets_found=gets, gets_missed=0, messages_got=4 * gets, commit_behind_bytes=0,
+        flush_behind_bytes=0, dispatch_behind_bytes=7, log_bytes=0, pool_buffers_free=-1, memory_bytes=0,
+        mapped_bytes=0,
+    )  # fmt: skip
 
 
 class Counted:
@@ -71,6 +82,23 @@ def test_a_topic_that_was_deleted_and_made_again():
     assert counted.sums() is None
     counted.totals.pop("T")
     assert counted.sums() is None
+
+
+def test_how_fast_messages_come_and_go():
+    """Ten puts a second for a minute, then none; gets of four messages each, once a second all the time."""
+    now = 0.0
+    rates = PutAndGetRates(stats_of(0, 0), lambda: now)
+    for second in range(5, 121, 5):
+        now = float(second)
+        rates.take(stats_of(10 * min(second, 60), second))
+    shown = rates.shown(stats_of(600, 120))
+    assert shown["putTps"] == "0.0 0.0 5.0" and shown["getFoundTps"] == "1.0 1.0 1.0"
+    assert shown["getMissTps"] == "0.0 0.0 0.0" and shown["getTransferedTps"] == "4.0 4.0 4.0"
+    totals = {name: shown[f"msg{name}TotalTodayNow"] for name in ("Put", "Get")}
+    assert totals == {"Put": "600", "Get": "480"} and shown["putMessageAverageSize"] == "200.0"
+    assert shown["dispatchBehindBytes"] == "7"
+    for what in ("Put", "Get"):
+        assert shown[f"msg{what}TotalTodayMorning"] == shown[f"msg{what}TotalYesterdayMorning"] == "0"
 
 
 def told(line: Line, name: str, key: str) -> list[float] | str | None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.metrics.page import ENGINE_METRICS, STORE_METRICS, Page
+from flintmq.metrics.page import BROKER_METRICS, ENGINE_METRICS, STORE_METRICS, Page
 from tests.support.prometheus import samples
 
 HELP = {"a_total": "Count.", "b_size": "Size."}
@@ -58,7 +58,16 @@ def test_samples_of_one_metric_are_together_and_empty_metrics_are_left_out() -> 
     assert Page(HELP).text() == ""
 
 
-@pytest.mark.parametrize("metrics", [STORE_METRICS, ENGINE_METRICS])
+def test_a_metric_has_no_more_samples_than_the_limit() -> None:
+    page = Page(HELP, 2)
+    for number in range(4):
+        page.add("b_size", number, {"t": str(number)})
+    page.add("a_total", 1, {})
+    assert samples(page.text()) == {"a_total": {(): 1}, "b_size": {(("t", "0"),): 0, (("t", "1"),): 1}}
+    assert page.left_out == 2
+
+
+@pytest.mark.parametrize("metrics", [STORE_METRICS, ENGINE_METRICS, BROKER_METRICS])
 def test_names_are_legal_and_help_needs_no_escape(metrics: dict[str, str]) -> None:
     for name, text in metrics.items():
         assert re.fullmatch(r"(rocketmq|flintmq)_[a-z_]+[a-z]", name)
@@ -71,13 +80,15 @@ def test_rocketmqs_names_are_rocketmqs() -> None:
         "rocketmq_storage_size", "rocketmq_storage_flush_behind_bytes", "rocketmq_storage_dispatch_behind_bytes",
         "rocketmq_storage_message_reserve_time", "rocketmq_topic_number", "rocketmq_consumer_group_number",
         "rocketmq_consumer_lag_messages", "rocketmq_consumer_lag_latency", "rocketmq_messages_in_total",
-        "rocketmq_messages_out_total", "rocketmq_throughput_in_total",
+        "rocketmq_messages_out_total", "rocketmq_throughput_in_total", "rocketmq_throughput_out_total",
+        "rocketmq_broker_permission", "rocketmq_send_to_dlq_messages_total", "rocketmq_producer_connections",
+        "rocketmq_consumer_connections", "rocketmq_consumer_inflight_messages", "rocketmq_consumer_ready_messages",
     }  # fmt: skip
-    ours = {name for name in (*STORE_METRICS, *ENGINE_METRICS) if name.startswith("rocketmq_")}
+    ours = {name for name in (*STORE_METRICS, *ENGINE_METRICS, *BROKER_METRICS) if name.startswith("rocketmq_")}
     assert ours == theirs
 
 
 def test_the_page_lists_them_all() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "operations" / "metrics.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)` \| .*? \| (.*) \|$", page, re.MULTILINE)
-    assert rows == list(STORE_METRICS.items())
+    assert rows == [*STORE_METRICS.items(), *BROKER_METRICS.items()]

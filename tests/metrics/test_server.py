@@ -20,7 +20,7 @@ from tests.support.threads import beside
 
 @contextlib.contextmanager
 def serving(watch: StoresWatch, host: str = "127.0.0.1") -> Iterator[MetricsServer]:
-    with MetricsServer(host, 0, watch) as server:
+    with MetricsServer(host, 0, lambda: watch.text()) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         try:
@@ -117,7 +117,7 @@ def test_an_address_that_cannot_be_used(cluster: Path, server: MetricsServer) ->
     watch = StoresWatch(cluster, StoreConfig())
     for host, port in (("127.0.0.1", server.server_port), ("127.0.0.1", 70000), ("no.such.name.invalid", 0)):
         with pytest.raises(UsageError, match="--listen .*; give another address"):
-            MetricsServer(host, port, watch)
+            MetricsServer(host, port, watch.text)
 
 
 def test_addresses_are_shown_as_they_are_asked(cluster: Path) -> None:

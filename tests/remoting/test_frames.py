@@ -11,7 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flintmq.errors import FormatError, UsageError
-from flintmq.remoting.frames import FRAME_MAX, JSON, ROCKETMQ, RemotingFrame, decode_frame, encode_frame, frame_size
+from flintmq.remoting.frames import (
+    FRAME_MAX,
+    JSON,
+    ROCKETMQ,
+    RemotingFrame,
+    decode_frame,
+    encode_frame,
+    frame_size,
+    release_name,
+)
 from tests.compat.replication import FOLDER, VERSIONS
 
 
@@ -171,3 +180,16 @@ def test_a_header_has_so_many_fields_at_most(kind: int):
     assert decode_frame(encode_frame(RemotingFrame(105, fields=fields), kind)).fields == fields
     with pytest.raises(FormatError, match="1024"):
         decode_frame(encode_frame(RemotingFrame(105, fields=fields | {"more": ""}), kind))
+
+
+@pytest.mark.parametrize(
+    ("version", "name"),
+    [
+        (479, "V5_3_3"), (493, "V5_4_0"), (513, "V5_5_0"), (317, "V4_5_2"), (413, "V5_0_0"), (412, "V5_0_0_SNAPSHOT"),
+        (213, "V4_0_0"), (611, "V5_9_9"), (612, "HIGHER_VERSION"), (1 << 30, "HIGHER_VERSION"), (211, "211"),
+        (-1, "-1"),
+    ],
+)  # fmt: skip
+def test_names_of_releases(version: int, name: str):
+    """As the enumeration of MQVersion has them."""
+    assert release_name(version) == name

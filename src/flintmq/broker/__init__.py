@@ -37,8 +37,9 @@ acl          lets users do what an ACL says
 plain_acl    that of RocketMQ 4.x
 needs        what each request needs under an ACL
 broker_keys  settings of a broker beyond those of its store
-rates        how fast messages come and go
-recent       how many came and went in the last minute, hour and day
+stats        figures of a broker, for Python
+figures      and for Prometheus
+recent       how many messages came and went lately, and how fast
 lookup       by key, by place, by time
 tables       what slaves and mqadmin ask for
 testing      a broker for tests of programs that talk to one, and its fixture
@@ -51,7 +52,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from flintmq.broker.broker import Broker, BrokerStats
+    from flintmq.broker.broker import Broker
+    from flintmq.broker.stats import BrokerStats
 
 __all__ = ["Broker", "BrokerStats"]
 

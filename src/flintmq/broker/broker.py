@@ -43,6 +43,7 @@ from flintmq.broker.served import Offsets, Served
 from flintmq.broker.served_store import ServedStore
 from flintmq.broker.served_view import ServedView
 from flintmq.broker.settings import Settings
+from flintmq.broker.stats import BrokerStats
 from flintmq.broker.store_offsets import StoreOffsets
 from flintmq.broker.tables import Tables
 from flintmq.broker.transactions import Endings
@@ -52,6 +53,7 @@ from flintmq.errors import MissingExtraError, UsageError
 from flintmq.remoting import names
 from flintmq.remoting.client import is_ipv6, join_address, split_address
 from flintmq.remoting.frames import VERSION
+from flintmq.storage.files.filesystem import REAL, Effects
 from flintmq.store import arguments
 from flintmq.store.message_store import MessageStore
 from flintmq.store.view import StoreView, open_store
@@ -73,29 +75,6 @@ WRITES: Final = (
     names.SET_CONFIG, names.RESET_OFFSET, names.RECALL, names.POP, names.ACK, names.ACK_BATCH, names.CHANGE_INVISIBLE,
     names.PEEK, names.NOTIFICATION, names.GET_ASSIGNMENT, names.SET_MODE,
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerStats:
-    """Figures of a running broker.
-
-    Attributes:
-        connections: how many there are now.
-        accepted: how many there were.
-        broken: how many of these were closed because they broke a rule, or were silent, which the log tells.
-        held: pulls and pops that wait for messages.
-        groups: consumer group -> number of its members.
-        unsupported: code of a request, or a call of gRPC, that is not known here -> how many came.
-        failed: requests that met an error, which the log tells.
-    """
-
-    connections: int
-    accepted: int
-    broken: int
-    held: int
-    groups: Mapping[str, int]
-    unsupported: Mapping[int | str, int]
-    failed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +139,9 @@ class Broker:
     SYNC_FLUSH on disk. Read-only: nothing is written but `offsets`, each 5 s and at the end.
     """
 
-    around: Around | None = None  # set before the start by `testing`; then no request takes a compiled way past it
+    # Set before the start by `testing`.
+    around: Around | None = None  # then no request takes a compiled way past it
+    effects: Effects = REAL  # the store's disk and clock
 
     def __init__(
         self,
@@ -197,7 +178,7 @@ class Broker:
             raise UsageError(f"{listen} means all interfaces; say with advertise (--advertise) where clients reach it")
         file = None if offsets is None else os.path.abspath(offsets)
         servers = register if isinstance(register, str) else ";".join(register)
-        self._path, self._is_view, self._dev = store, read_only, dev
+        self._path, self._is_view = store, read_only
         self._config, keys = settings_of(config, settings, dev=dev)
         if not read_only and self._config.broker_role == "SLAVE":
             raise UsageError("brokerRole=SLAVE takes no messages; leave it out, or serve the store read-only")
@@ -209,6 +190,7 @@ class Broker:
             raise UsageError("tls.server.mode=enforcing refuses all who come without TLS: give a certificate, too")
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self.addresses: list[str] = []  # where it listens, HOST:PORT
+        self.loop: asyncio.AbstractEventLoop | None = None  # in which it runs
         self._running: _RunningBroker | None = None
         self._thread: _LoopThread | None = None
 
@@ -230,6 +212,15 @@ class Broker:
         """Return figures of now."""
         return self._now.stats()
 
+    def metrics(self) -> str:
+        """Return figures of now as Prometheus text, version 0.0.4, by RocketMQ's names.
+
+        Raises:
+            UsageError: the broker is not started, or is stopped.
+            FlintError, OSError: its store cannot be read.
+        """
+        return self._now.metrics()
+
     @property
     def _now(self) -> _RunningBroker:
         if self._running is None:
@@ -242,10 +233,10 @@ class Broker:
         """Open the store and listen."""
         if self._running is not None:
             raise UsageError("this broker is started already")
-        running = _RunningBroker(self._options, self.around, self._tls_context())
+        running, self.loop = _RunningBroker(self._options, self.around, self._tls_context()), asyncio.get_running_loop()
         try:
             self.addresses = await running.bind()
-            await running.start(await asyncio.get_running_loop().run_in_executor(None, self._opened))
+            await running.start(await self.loop.run_in_executor(None, self._opened))
         except BaseException:
             await running.stop()
             self._remove()
@@ -302,7 +293,7 @@ class Broker:
         keys: dict[str, object] = {"listenPort": port}
         if "brokerIP1" not in self._config.given:
             keys["brokerIP1"] = _stored_host(self._options.advertise or host)
-        return MessageStore(path, self._config.with_keys(keys))
+        return MessageStore(path, self._config.with_keys(keys), effects=self.effects)
 
     def _opened_view(self) -> StoreView:
         assert self._path is not None
@@ -331,6 +322,7 @@ class Broker:
 class _Rooms(NamedTuple):
     """Holds the rooms that any broker has."""
 
+    offsets: Offsets
     routes: Routes
     held: Held
     pulls: Pulls
@@ -354,8 +346,7 @@ class _RunningBroker:
         self._guard = None if options.acl is None else Guard(options.acl, options.cluster)
         self._requests.guard = None if self._guard is None else self._guard.remoting
         self._kept: KeptOffsets | None = None
-        self._held: Held | None = None
-        self._recent: Recent | None = None
+        self._rooms: _Rooms | None = None  # None: it is not started
         self.pops: Pops | None = None  # None: read-only
         self._name_servers: NameServers | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -413,7 +404,16 @@ class _RunningBroker:
             except ImportError as error:
                 raise MissingExtraError("gRPC needs h2 and protobuf: pip install 'flintmq[grpc]'") from error
             made = GrpcService(
-                served, self._requests, self._clients, routes, sends, endings, recalls, pops, held, self._filters,
+                served,
+                self._requests,
+                self._clients,
+                routes,
+                sends,
+                endings,
+                recalls,
+                pops,
+                held,
+                self._filters,
                 self._guard,
             )
             self._tasks += [asyncio.get_running_loop().create_task(work) for work in made.tasks()]
@@ -453,8 +453,7 @@ class _RunningBroker:
         """Make the rooms that any broker has."""
         options = self._options
         routes = Routes(served, options.name, options.cluster, options.advertise, self._listener.port)
-        held = self._held = Held(served)
-        recent = self._recent = Recent(served)
+        held, recent = Held(served), Recent(served)
         pulls = Pulls(served, self._clients, offsets, held, recent.got, self._filters)
         self._clients.gone = self._locks.left
         for room in (
@@ -471,7 +470,8 @@ class _RunningBroker:
             self._requests.add(room.handlers())
         address = join_address(options.advertise or "", self._listener.port)
         self._name_servers = NameServers(options.register, routes, address, self._is_view)
-        return _Rooms(routes, held, pulls, recent)
+        self._rooms = _Rooms(offsets, routes, held, pulls, recent)
+        return self._rooms
 
     async def stop(self) -> None:
         deadline = time.monotonic() + STOP_S
@@ -480,8 +480,8 @@ class _RunningBroker:
         await self._listener.stop()
         for task in self._tasks:
             task.cancel()
-        if self._held is not None:
-            self._held.stop()
+        if self._rooms is not None:
+            self._rooms.held.stop()
         await self._requests.drain(STOP_S)
         await self._listener.end(deadline - time.monotonic())
         await self._save()
@@ -498,16 +498,25 @@ class _RunningBroker:
             listener.connections,
             listener.accepted,
             listener.broken,
-            0 if self._held is None else self._held.count,
+            0 if self._rooms is None else self._rooms.held.count,
             groups,
             dict(requests.unsupported),
             requests.failed,
         )
 
+    def metrics(self) -> str:
+        from flintmq.broker.figures import BrokerPage  # it takes memory, which only some brokers need
+
+        assert self._rooms is not None  # it is started
+        offsets, routes, _, _, recent = self._rooms
+        languages = [] if self._grpc is None else self._grpc.sessions.producer_languages()
+        page = BrokerPage(self.served, offsets, self._clients, recent, routes, self.pops)
+        return page.text(self.stats(), languages)
+
     def _left(self, connection: ClientConnection) -> None:
         self._clients.left(connection)
-        if self._held is not None:
-            self._held.left(connection)
+        if self._rooms is not None:
+            self._rooms.held.left(connection)
 
     async def _keep_time(self) -> None:
         """Take out silent members and leases that have ended, and save offsets, again and again."""
@@ -520,8 +529,8 @@ class _RunningBroker:
             with suppress(UsageError):  # somebody closed the store
                 if isinstance(self.served, ServedStore):
                     self.served.sample()
-                if self._recent is not None:
-                    self._recent.sample()
+                if self._rooms is not None:
+                    self._rooms.recent.sample()
             await self._save()
 
     async def _save(self) -> None:

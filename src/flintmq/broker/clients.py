@@ -48,8 +48,16 @@ class ConsumerClient:
     hears: bool = True  # requests of ours, by remoting
 
 
-class _Heard(NamedTuple):
-    at: float
+class Producer(NamedTuple):
+    """A connection of a group of producers.
+
+    Attributes:
+        may: raises Refused for what its user may not do.
+    """
+
+    language: str
+    version: int
+    heard: float
     may: Callable[[Need], None]
 
     def lets(self, need: Need) -> bool:
@@ -74,7 +82,7 @@ class Clients:
         self.gone: Callable[[str, str], None] = lambda group, client: None
         self._groups: dict[str, dict[str, ConsumerClient]] = {}
         self._newest: dict[tuple[str, str], Subscription] = {}  # of group and topic, until a member says more, or goes
-        self._producers: dict[str, dict[Peer, _Heard]] = {}  # group -> connection
+        self._producers: dict[str, dict[Peer, Producer]] = {}  # group -> connection
         # The groups that a connection came with, also those that it has left.
         self._of: dict[Peer, set[str]] = {}
         self._produces: dict[Peer, set[str]] = {}
@@ -120,8 +128,17 @@ class Clients:
 
     def note_producer(self, group: str, request: Request) -> None:
         """Know who sent a request as one of a group of producers, to be asked from now on."""
-        self._producers.setdefault(group, {})[request.peer] = _Heard(time.monotonic(), request.may)
+        made = Producer(request.frame.language, request.frame.version, time.monotonic(), request.may)
+        self._producers.setdefault(group, {})[request.peer] = made
         self._produces.setdefault(request.peer, set()).add(group)
+
+    def producers(self) -> Iterator[Producer]:
+        """Yield the connections of producers, each once for each of its groups.
+
+        Thread: any.
+        """
+        for found in list(self._producers.values()):
+            yield from list(found.values())
 
     def producer(self, group: str, need: Need) -> Peer | None:
         """Return a connection of a group of producers, another one each time, or None.
@@ -147,7 +164,7 @@ class Clients:
             del self._peers[client]
 
     def _take_out_producers(self, group: str, which: Callable[[Peer, float], bool]) -> None:
-        kept = {peer: heard for peer, heard in self._producers.get(group, {}).items() if not which(peer, heard.at)}
+        kept = {peer: one for peer, one in self._producers.get(group, {}).items() if not which(peer, one.heard)}
         if kept:
             self._producers[group] = kept
         else:

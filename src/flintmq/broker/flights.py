@@ -88,17 +88,22 @@ class Flights:
 
     # -- the table ----------------------------------------------------------------------------------------------------
 
-    def known(self, key: Key) -> GroupQueue | None:
+    def at(self, key: Key) -> GroupQueue | None:
         """Return what a group has of a queue.
 
-        It is forgotten if somebody else set the group's offset, also to what it was, or deleted the group.
+        None, too, if somebody else set its offset, also to what it was, or deleted the group. Thread: any.
         """
         queue = self._queues.get(key)
-        if queue is not None and queue.committed is not None:
-            is_set = self._offsets.is_reset(*key) or self._offsets.get(*key) != queue.committed
-            if is_set or self._store.group(key[0]) is None:
-                del self._queues[key]
-                return None
+        if queue is None or queue.committed is None:
+            return queue
+        is_set = self._offsets.is_reset(*key) or self._offsets.get(*key) != queue.committed
+        return None if is_set or self._store.group(key[0]) is None else queue
+
+    def known(self, key: Key) -> GroupQueue | None:
+        """Return what a group has of a queue; forget it if it is not that any more."""
+        queue = self.at(key)
+        if queue is None:
+            self._queues.pop(key, None)
         return queue
 
     def of(self, key: Key, asked: str, kind: str) -> GroupQueue:

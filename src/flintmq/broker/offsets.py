@@ -16,7 +16,7 @@ from flintmq.storage.files.file_lock import FileLock
 from flintmq.storage.files.filesystem import REAL
 from flintmq.storage.files.whole_file import replace_file
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
-from flintmq.store.layout.config_reader import BrokerConfig
+from flintmq.store.layout.config_reader import BrokerConfig, numbers_of
 
 log = logging.getLogger("flintmq.broker")
 
@@ -91,7 +91,7 @@ class KeptOffsets:
     def all(self) -> dict[tuple[str, str], dict[int, int]]:
         """Return the offsets of all groups, (topic, group) to queue to offset."""
         found = {key: dict(queues) for key, queues in self._stored().consumer_offsets.items()}
-        for key, queues in self._kept.items():
+        for key, queues in self._kept.copy().items():  # at one moment: figures are asked for by other threads
             found.setdefault(key, {}).update(queues)
         return found
 
@@ -137,16 +137,13 @@ def _read(file: str) -> dict[tuple[str, str], dict[int, int]]:
         table = config_json.parse(data).get(_TABLE)
     except FormatError as error:
         raise UsageError(f"{file}: no JSON of offsets ({error}); name another file, or move it away") from None
-    found: dict[tuple[str, str], dict[int, int]] = {}
+    found, wrong = dict[tuple[str, str], dict[int, int]](), not isinstance(table, dict)
     for key, queues in table.items() if isinstance(table, dict) else ():
         topic, sign, group = str(key).partition("@")
-        numbers = queues.items() if sign and isinstance(queues, dict) else ()
-        pairs = [(config_json.integer(queue), config_json.integer(offset)) for queue, offset in numbers]
-        if not pairs or any(queue is None or queue < 0 or offset is None or offset < -1 for queue, offset in pairs):
-            table = None
-            break
-        known = {queue: offset for queue, offset in pairs if queue is not None and offset is not None and offset >= 0}
-        found[topic, group] = known
-    if not isinstance(table, dict):
+        known = numbers_of(queues)
+        wrong = wrong or not sign or not known or len(known) < len(queues)
+        wrong = wrong or min(known) < 0 or min(known.values()) < -1
+        found[topic, group] = {queue: offset for queue, offset in known.items() if offset >= 0}
+    if wrong:
         raise UsageError(f"{file}: no offsets of groups as consumerOffset.json has them; name another file")
     return found

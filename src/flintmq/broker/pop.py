@@ -128,6 +128,14 @@ class Pops:
         settings = self._store.group(group)
         return settings is not None and settings.consume_orderly
 
+    def in_flight(self, group: str, topic: str, queue_id: int) -> tuple[int, int] | None:
+        """Return how many messages of a queue a group has in flight, and where it goes on.
+
+        None: it does not pop. Thread: any.
+        """
+        queue = self._flights.at((group, topic, queue_id))
+        return None if queue is None else (len(queue.flights), queue.next)
+
     # -- what clients ask ---------------------------------------------------------------------------------------------
 
     async def pop(self, wanted: PopWanted, peer: Holder, wait_s: float = 0.0) -> Popped:

@@ -79,13 +79,8 @@ class PopRequests:
         )
         popped = await self._pops.pop(wanted, request.peer, _seconds(request))
         revive = popped.given[0].receipt.revive_queue if popped.given else 0
-        fields = {
-            "popTime": str(popped.popped_ms),
-            "invisibleTime": str(wanted.invisible_ms),
-            "reviveQid": str(revive),
-            "restNum": str(popped.rest),
-            **_places(popped.given),
-        }
+        times = _times(popped.popped_ms, wanted.invisible_ms, revive)
+        fields = {**times, "restNum": str(popped.rest), **_places(popped.given)}
         if not popped.given:
             return request.answer(_nothing(popped), fields, remark="NO_MESSAGE_IN_QUEUE")
         if wanted.is_ordered:
@@ -95,7 +90,7 @@ class PopRequests:
     async def peek(self, request: Request) -> Answer:
         messages, rest = await self._pops.peek(_wanted(request))
         code, remark = (SUCCESS, "FOUND") if messages else (PULL_NOT_FOUND, "NO_MESSAGE_IN_QUEUE")
-        fields = {"popTime": "0", "invisibleTime": "0", "reviveQid": "0", "restNum": str(rest)}
+        fields = {**_times(), "restNum": str(rest)}
         return request.answer(code, fields, b"".join(message.raw for message in messages), remark)
 
     async def notify(self, request: Request) -> Answer:
@@ -124,13 +119,8 @@ class PopRequests:
         made = self._pops.change(group, topic, receipt, request.number("invisibleTime", bounds=INVISIBLE))
         if made is None:  # clients want the fields here, too
             why = "the message is not in flight: it was acknowledged, or its time was over"
-            return request.answer(NO_MESSAGE, {"popTime": "0", "invisibleTime": "0", "reviveQid": "0"}, remark=why)
-        fields = {
-            "popTime": str(made.popped_ms),
-            "invisibleTime": str(made.invisible_ms),
-            "reviveQid": str(made.revive_queue),
-        }
-        return request.answer(fields=fields)
+            return request.answer(NO_MESSAGE, _times(), remark=why)
+        return request.answer(fields=_times(made.popped_ms, made.invisible_ms, made.revive_queue))
 
     def _receipt(self, request: Request) -> tuple[str, str, Receipt]:
         """Return group, topic and receipt of a message.
@@ -182,6 +172,10 @@ def _nothing(popped: Popped) -> int:
 
 
 # -- what an answer says of its messages ------------------------------------------------------------------------------
+
+
+def _times(popped_ms: int = 0, invisible_ms: int = 0, revive_queue: int = 0) -> dict[str, str]:
+    return {"popTime": str(popped_ms), "invisibleTime": str(invisible_ms), "reviveQid": str(revive_queue)}
 
 
 def _places(given: list[Given]) -> Mapping[str, str]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol, TypeVar
 
 from flintmq.config.keys import StoreConfig
 from flintmq.message import RawResult, StoredMessage
 from flintmq.store.read.answer import Wanted
+from flintmq.store.view import StoreView
 
 T = TypeVar("T")
 
@@ -50,10 +53,17 @@ class TopicFacts(NamedTuple):
 
 
 class Served(Protocol):
-    """Reads of a store. Thread: the loop's."""
+    """Reads of a store.
+
+    Attributes:
+        bytes_read: topic -> bytes of records that were read.
+
+    Thread: the loop's; `topic_names`, `group_names`, `bounds` and `reading` any.
+    """
 
     root: str
     config: StoreConfig
+    bytes_read: Counter[str]
 
     @property
     def log_file_size(self) -> int: ...
@@ -75,6 +85,8 @@ class Served(Protocol):
 
     def knows_group(self, name: str) -> bool:
         """Return whether the store has a consumer group."""
+
+    def group_names(self) -> Collection[str]: ...
 
     @property
     def makes_groups(self) -> bool:
@@ -100,6 +112,9 @@ class Served(Protocol):
 
     def figures(self) -> Mapping[str, str]:
         """Return how fast messages come and go, by RocketMQ's names; nothing where nobody puts."""
+
+    def reading(self) -> AbstractContextManager[StoreView]:
+        """Return a view for reads in another thread, which count nowhere."""
 
     async def run(self, function: Callable[..., T], *args: object) -> T:
         """Call a function in a thread that reads files.

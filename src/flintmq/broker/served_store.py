@@ -10,13 +10,13 @@ import asyncio
 import logging
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from concurrent.futures import Executor
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Final, TypeVar
 
 from flintmq.broker.broker_keys import BrokerKeys
-from flintmq.broker.rates import PutAndGetRates
+from flintmq.broker.recent import PutAndGetRates
 from flintmq.broker.requests import Refused
 from flintmq.broker.served import EVERYTHING, READABLE, TEMPLATE, WRITABLE, Filter, Place, TopicFacts
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
@@ -25,6 +25,7 @@ from flintmq.message import RawResult, StoredMessage
 from flintmq.remoting.names import GROUP_NOT_EXIST, SYSTEM_ERROR
 from flintmq.store.message_store import MessageStore
 from flintmq.store.services.topics import TopicSettings
+from flintmq.store.view import StoreView
 
 log = logging.getLogger("flintmq.broker")
 T = TypeVar("T")
@@ -65,6 +66,9 @@ class ServedStore:
     Args:
         arrived: gets the queues that have new messages.
         own: topics that have a route before anybody made them.
+
+    Attributes:
+        bytes_read: topic -> bytes of records that were read.
     """
 
     def __init__(
@@ -82,7 +86,7 @@ class ServedStore:
         self._came: deque[Place] = deque()
         self._is_waking = False
         self._hot: dict[Place, tuple[int, int]] = {}  # the oldest read that was near the log's end: queue, log offset
-        self._rates = PutAndGetRates()
+        self._rates, self.bytes_read = PutAndGetRates(store.stats()), Counter[str]()
         self._ends = {name: self._end_of(name) for name in store.topics()}
         self._grown: set[str] = set()  # topics that may have more than `_ends` says
         store.on_arrival(self._note)
@@ -118,6 +122,9 @@ class ServedStore:
             if not self.keys.auto_create_group:
                 raise Refused(GROUP_NOT_EXIST, f"subscription group [{group}] does not exist")
             await self.make_group(group)
+
+    def group_names(self) -> Collection[str]:
+        return self.store.groups()
 
     def may_consume(self, group: str) -> bool | None:
         found = self.store.group(group)
@@ -164,6 +171,9 @@ class ServedStore:
     def figures(self) -> Mapping[str, str]:
         return self._rates.shown(self.store.stats())
 
+    def reading(self) -> AbstractContextManager[StoreView]:
+        return self.store.view()
+
     def sample(self) -> None:
         """Keep counters for `figures`."""
         self._rates.take(self.store.stats())
@@ -178,7 +188,10 @@ class ServedStore:
             return None
         if only.wanted is not None and offset < self.store.bounds(topic, queue_id)[1]:
             return None  # a client's own condition on each message may take long
-        return self._get(topic, queue_id, offset, most, only, most_bytes)
+        found = self._get(topic, queue_id, offset, most, only, most_bytes)
+        if found.count:
+            self.bytes_read[topic] += len(found.data)
+        return found
 
     async def read(
         self, topic: str, queue_id: int, offset: int, most: int = 1, only: Filter = EVERYTHING, most_bytes: int = 1
@@ -188,6 +201,7 @@ class ServedStore:
         if found is None:
             found = await self.run(self._get, *asked)
             if found.count:
+                self.bytes_read[topic] += len(found.data)
                 at = StoredMessage(found.data).physical_offset
                 if self.store.max_physical_offset - at <= HOT:
                     self._hot[topic, queue_id] = offset, at
@@ -209,7 +223,7 @@ class ServedStore:
 
     async def query(self, topic: str, key: str, begin: int, end: int, most: int) -> list[StoredMessage]:
         def query() -> list[StoredMessage]:
-            with self.store.view() as view:
+            with self.reading() as view:
                 return list(view.query(topic, key, begin, end, most))
 
         return await self.run(query)

@@ -10,8 +10,10 @@ import copy
 import logging
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Set
 from concurrent.futures import Executor
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
@@ -44,6 +46,7 @@ class ServedView:
         topics: name -> facts, as of the last look.
         broker: config/ of the store.
         looks: how many refreshes there were.
+        bytes_read: topic -> bytes of records that were read.
 
     Args:
         groups: returns the names of the groups whose consumers came here.
@@ -55,7 +58,7 @@ class ServedView:
         self.topics: Mapping[str, TopicFacts] = {}
         self._bounds: Mapping[Place, tuple[int, int]] = {}  # first queue offset, and the one after the last
         self.broker = BrokerConfig()
-        self.looks = 0
+        self.looks, self.bytes_read = 0, Counter[str]()
         self._told = ""
         is_here = effects_for(view.root, view.config.s3) is REAL  # not on object storage
         self._folders = [one.path for one in directories.log_directories(view.root, view.config)] if is_here else []
@@ -73,7 +76,7 @@ class ServedView:
         return found
 
     def topic_names(self) -> set[str]:
-        return {*self.topics, *map(retry_topic, self._groups())}
+        return {*self.topics, *map(retry_topic, list(self._groups()))}
 
     @property
     def log_bounds(self) -> tuple[int, int]:
@@ -95,6 +98,9 @@ class ServedView:
     async def admit(self, group: str) -> None:
         """Let any group come: nothing is written."""
 
+    def group_names(self) -> Collection[str]:
+        return self.broker.groups
+
     def may_consume(self, group: str) -> bool | None:
         found = self.broker.groups.get(group)
         return None if found is None else found.get("consumeEnable") is not False
@@ -104,6 +110,9 @@ class ServedView:
 
     def figures(self) -> Mapping[str, str]:
         return {}
+
+    def reading(self) -> AbstractContextManager[StoreView]:
+        return nullcontext(self.view)
 
     def news(self, place: Place) -> int:
         return self.looks
@@ -118,9 +127,12 @@ class ServedView:
         self, topic: str, queue_id: int, offset: int, most: int = 1, only: Filter = EVERYTHING, most_bytes: int = 1
     ) -> RawResult:
         place = topic, queue_id, offset, most
-        return await self.run(
+        found = await self.run(
             partial(self.view.get_raw, *place, tags=only.tags, max_bytes=most_bytes, wanted=only.wanted)
         )
+        if found.count:
+            self.bytes_read[topic] += len(found.data)
+        return found
 
     async def query(self, topic: str, key: str, begin: int, end: int, most: int) -> list[StoredMessage]:
         return list(await self.run(self.view.query, topic, key, begin, end, most))

@@ -6,7 +6,7 @@ from typing import Final
 
 from flintmq.broker.clients import Clients
 from flintmq.broker.held import Held
-from flintmq.broker.requests import INT32, Answer, Handler, Refused, Request
+from flintmq.broker.requests import INT32, Answer, Handler, Refused, Request, member_text
 from flintmq.broker.routes import Routes
 from flintmq.broker.served_store import SYSTEM_TOPICS, ServedStore, check_letters, check_topic
 from flintmq.broker.store_offsets import StoreOffsets
@@ -88,9 +88,7 @@ class Settings:
 
     async def make_group(self, request: Request) -> Answer:
         told = request.json()
-        name = told.get("groupName")
-        if not isinstance(name, str) or not name:
-            raise Refused(SYSTEM_ERROR, "the body's groupName is missing")
+        name = member_text(told, "groupName")
         check_letters("group", name)
         await self._served.run(self._store.create_group, name, GroupSettings.of(told))
         return request.answer()

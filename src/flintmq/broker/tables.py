@@ -210,8 +210,8 @@ class Tables:
 
     def _topics_of(self, group: str) -> set[str]:
         committed = {topic for topic, of in self._offsets.all() if of == group}
-        members = next((members for name, members in self._clients.groups() if name == group), {})
-        return committed | {topic for member in members.values() for topic in member.subscriptions}
+        members = self._clients.members(group).values()
+        return committed | {topic for member in members for topic in member.subscriptions}
 
     def _queues(self, topic: str) -> Iterator[tuple[int, tuple[int, int]]]:
         facts = self._served.topic(topic)

@@ -29,13 +29,26 @@ def engine_metrics(
         The text, version 0.0.4.
     """
     page, labels = Page(ENGINE_METRICS), labels_of(broker, cluster)
+    for topic, puts in sorted(stats.puts_by_topic.items()):
+        page.add("rocketmq_messages_in_total", puts, {**labels, "topic": topic})
+    page.add("rocketmq_messages_out_total", stats.messages_got, labels)
+    add_engine(page, stats, labels)
+    if followers is not None:
+        page.add("flintmq_listener_followers", len(followers), labels)
+    for one in followers or ():
+        if one.sent >= 0:  # it has reported
+            of = {**labels, "follower": "{}:{}".format(*one.address)}
+            page.add("flintmq_listener_unsent_bytes", max(0, stats.log_end - one.sent), of)
+            page.add("flintmq_listener_unacknowledged_bytes", max(0, stats.log_end - one.acknowledged), of)
+    return page.text()
+
+
+def add_engine(page: Page, stats: StoreStats, labels: dict[str, str]) -> None:
+    """Add the statistics of an open store, but for the messages that came and went."""
     storage = storage_labels(labels)
     page.add("rocketmq_storage_flush_behind_bytes", stats.flush_behind_bytes, storage)
     page.add("rocketmq_storage_dispatch_behind_bytes", stats.dispatch_behind_bytes, storage)
-    for topic, puts in sorted(stats.puts_by_topic.items()):
-        page.add("rocketmq_messages_in_total", puts, {**labels, "topic": topic})
     page.add("rocketmq_throughput_in_total", stats.put_bytes, labels)
-    page.add("rocketmq_messages_out_total", stats.messages_got, labels)
     for duration, puts in stats.put_times.items():
         page.add("flintmq_puts_total", puts, {**labels, "duration": duration})
     for status, puts in sorted(stats.puts_refused.items()):
@@ -50,11 +63,3 @@ def engine_metrics(
     page.add("flintmq_process_memory_bytes", stats.memory_bytes, labels)
     page.add("flintmq_mapped_bytes", stats.mapped_bytes, labels)
     page.add("flintmq_open_seconds", stats.seconds, labels)
-    if followers is not None:
-        page.add("flintmq_listener_followers", len(followers), labels)
-    for one in followers or ():
-        if one.sent >= 0:  # it has reported
-            of = {**labels, "follower": "{}:{}".format(*one.address)}
-            page.add("flintmq_listener_unsent_bytes", max(0, stats.log_end - one.sent), of)
-            page.add("flintmq_listener_unacknowledged_bytes", max(0, stats.log_end - one.acknowledged), of)
-    return page.text()

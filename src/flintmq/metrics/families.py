@@ -28,6 +28,16 @@ def is_system(topic: str, group: str) -> bool:
     return is_system_topic(topic) or group.lower().startswith("cid_rmq_sys_")
 
 
+def group_labels(labels: dict[str, str], group: str, topic: str) -> dict[str, str]:
+    return {
+        **labels,
+        "consumer_group": group,
+        "topic": topic,
+        "is_retry": str(topic.startswith(RETRY)).lower(),
+        "is_system": str(is_system(topic, group)).lower(),
+    }
+
+
 def add_presence(page: Page, member: Member, up: bool) -> None:
     page.add("flintmq_store_up", int(up), {**labels_of(member.broker, member.cluster), "store": member.path})
 
@@ -65,13 +75,7 @@ def add_figures(page: Page, member: Member, figures: StoreFigures) -> None:
         if topic.queues and not topic.name.startswith(LMQ_PREFIX):  # of those there may be millions, of a queue each
             _add_topic(page, {**labels, "topic": topic.name}, topic)
     for lag in figures.lags:
-        of = {
-            **labels,
-            "consumer_group": lag.group,
-            "topic": lag.topic,
-            "is_retry": str(lag.topic.startswith(RETRY)).lower(),
-            "is_system": str(is_system(lag.topic, lag.group)).lower(),
-        }
+        of = group_labels(labels, lag.group, lag.topic)
         page.add("rocketmq_consumer_lag_messages", lag.messages, of)
         page.add(
             "rocketmq_consumer_lag_latency", 0 if lag.oldest_ms is None else max(0, figures.at_ms - lag.oldest_ms), of

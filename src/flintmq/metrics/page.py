@@ -73,16 +73,52 @@ ENGINE_METRICS = {
 }
 """Name -> help of the metrics of an open MessageStore; those that end with _total are counters."""
 
+BROKER_METRICS = {
+    "rocketmq_broker_permission": "Permissions of clients: 6 to read and write, 4 to read.",
+    "rocketmq_topic_number": "Topics of the store.",
+    "rocketmq_consumer_group_number": "Consumer groups of the store.",
+    "rocketmq_messages_out_total": "Messages that a group got of a topic.",
+    "rocketmq_throughput_out_total": "Bytes of messages that were read for consumers.",
+    "rocketmq_send_to_dlq_messages_total": "Messages that were put to a group's dead letters.",
+    "rocketmq_producer_connections": "Connections of producers, each once for each of its groups.",
+    "rocketmq_consumer_connections": "Members of a consumer group.",
+    "rocketmq_consumer_lag_messages": "Messages after a group's committed offset; of one that pops, not acknowledged.",
+    "rocketmq_consumer_lag_latency": "Age of the group's oldest message not consumed, in milliseconds; else 0.",
+    "rocketmq_consumer_inflight_messages": "Messages that a group popped and has not acknowledged yet.",
+    "rocketmq_consumer_ready_messages": "Messages that a group has not popped yet.",
+    "flintmq_broker_connections": "Connections of clients.",
+    "flintmq_broker_held": "Pulls and pops that wait for messages.",
+    "flintmq_broker_accepted_total": "Connections that were accepted.",
+    "flintmq_broker_broken_total": "Connections that were closed because they broke a rule, or were silent.",
+    "flintmq_broker_failed_total": "Requests that met an error, which the log tells.",
+    "flintmq_broker_unsupported_total": "Requests of a code, or calls of gRPC, that are not known here.",
+    "flintmq_broker_left_out": "Samples that the limit of this page leaves out.",
+}
+"""Name -> help of what a broker adds to the metrics of its store, or has in their place."""
+
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 class Page:
-    def __init__(self, metrics: Mapping[str, str]) -> None:
-        self._metrics = metrics
+    """The samples of declared metrics.
+
+    Args:
+        metrics: name -> help.
+        most: samples of one metric; None: any number.
+
+    Attributes:
+        left_out: how many samples were more than that.
+    """
+
+    def __init__(self, metrics: Mapping[str, str], most: int | None = None) -> None:
+        self._metrics, self._most, self.left_out = metrics, most, 0
         self._lines: dict[str, list[str]] = {name: [] for name in metrics}
 
     def add(self, name: str, value: float, labels: Mapping[str, str]) -> None:
         """Add a sample of a declared metric. The labels' values may be any text, from a hostile file too."""
+        if len(self._lines[name]) == self._most:
+            self.left_out += 1
+            return
         shown = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
         self._lines[name].append(f"{name}{{{shown}}} {value!r}\n")
 

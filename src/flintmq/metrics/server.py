@@ -9,11 +9,13 @@ import logging
 import socket
 import socketserver
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Self
 
 from flintmq.errors import FlintError, UsageError
 from flintmq.metrics.page import CONTENT_TYPE
-from flintmq.metrics.stores import StoresWatch
 
 log = logging.getLogger("flintmq.metrics")
 
@@ -24,22 +26,25 @@ IDLE_S = 10.0
 PLAIN = "text/plain; charset=utf-8"
 
 
-class MetricsServer(ThreadingHTTPServer):
-    """A server of one address; `serve_forever` answers until `shutdown`.
+class HttpServer(ThreadingHTTPServer):
+    """A server of one address, which answers while `serving`.
 
-    `port`: 0 for any free one.
+    Args:
+        option: which names the address, for errors.
+        port: 0 for any free one.
+
+    Raises UsageError: the address cannot be used.
     """
 
     daemon_threads = True  # a client that reads nothing must not keep the process from ending
 
-    def __init__(self, host: str, port: int, watch: StoresWatch) -> None:
-        self.watch, self.scrapes = watch, threading.BoundedSemaphore(SCRAPES)
+    def __init__(self, option: str, host: str, port: int, handler: type[HttpHandler]) -> None:
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
-            super().__init__((host, port), _Handler)
+            super().__init__((host, port), handler)
         except (OSError, OverflowError, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            raise UsageError(f"--listen {host}:{port}: {reason}; give another address") from None
+            raise UsageError(f"{option} {host}:{port}: {reason}; give another address") from None
 
     def server_bind(self) -> None:
         """Bind the socket, without asking a name server for the host's name as HTTPServer does."""
@@ -49,40 +54,30 @@ class MetricsServer(ThreadingHTTPServer):
     @property
     def url(self) -> str:
         host = str(self.server_address[0])
-        return f"http://{f'[{host}]' if ':' in host else host}:{self.server_port}/metrics"
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.server_port}"
+
+    @contextmanager
+    def serving(self) -> Iterator[Self]:
+        """Answer in a thread of its own, until the end of a `with` block."""
+        threading.Thread(target=self.serve_forever, name="flintmq-http", daemon=True).start()
+        try:
+            yield self
+        finally:
+            self.shutdown()
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Log a request that failed, mostly because the client went away."""
         log.info("a request of %s ended early", client_address, exc_info=True)
 
 
-class _Handler(BaseHTTPRequestHandler):
-    server: MetricsServer
+class HttpHandler(BaseHTTPRequestHandler):
+    """One connection of a client."""
+
     timeout = IDLE_S
     server_version = "flintmq"
     sys_version = ""
 
-    def do_GET(self) -> None:
-        path = self.path.partition("?")[0]
-        if path == "/":
-            self._answer(200, PLAIN, "FlintMQ: the metrics are at /metrics\n")
-        elif path != "/metrics":
-            self._answer(404, PLAIN, "only /metrics is here\n")
-        elif not self.server.scrapes.acquire(blocking=False):
-            self._answer(503, PLAIN, f"{SCRAPES} scrapes are being answered; come again\n")
-        else:
-            try:
-                text = self.server.watch.text()
-            except (FlintError, OSError) as error:
-                self._answer(503, PLAIN, f"{error}\n")
-            else:
-                self._answer(200, CONTENT_TYPE, text)
-            finally:
-                self.server.scrapes.release()
-
-    do_HEAD = do_GET
-
-    def _answer(self, status: int, kind: str, text: str) -> None:
+    def answer(self, status: int, kind: str, text: str) -> None:
         data = text.encode("utf-8", "backslashreplace")
         self.send_response(status)
         self.send_header("Content-Type", kind)
@@ -94,3 +89,39 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
         """Log a request where the program wants to see such lines; http.server prints them."""
         log.debug(format, *args)
+
+
+class MetricsServer(HttpServer):
+    """Serves a text as metrics. `text`: makes it, for each request anew."""
+
+    def __init__(self, host: str, port: int, text: Callable[[], str], option: str = "--listen") -> None:
+        self.text, self.scrapes = text, threading.BoundedSemaphore(SCRAPES)
+        super().__init__(option, host, port, _MetricsHandler)
+
+    @property
+    def url(self) -> str:
+        return f"{super().url}/metrics"
+
+
+class _MetricsHandler(HttpHandler):
+    server: MetricsServer
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        if path == "/":
+            self.answer(200, PLAIN, "FlintMQ: the metrics are at /metrics\n")
+        elif path != "/metrics":
+            self.answer(404, PLAIN, "only /metrics is here\n")
+        elif not self.server.scrapes.acquire(blocking=False):
+            self.answer(503, PLAIN, f"{SCRAPES} scrapes are being answered; come again\n")
+        else:
+            try:
+                text = self.server.text()
+            except (FlintError, OSError) as error:
+                self.answer(503, PLAIN, f"{error}\n")
+            else:
+                self.answer(200, CONTENT_TYPE, text)
+            finally:
+                self.server.scrapes.release()
+
+    do_HEAD = do_GET

@@ -31,6 +31,7 @@ FRAME_MAX: Final = 16 * 1024 * 1024  # of what follows the first four bytes, as 
 LOOSE_MAX: Final = 64 << 10  # of JSON that is not plain: a hostile megabyte would keep an event loop for seconds
 FIELDS_MAX: Final = 1024  # of one header: 100,000 would keep an event loop for a fifth of a second
 VERSION: Final = 479  # of RocketMQ 5.3.3; a name server reads a registration by it
+_FOURTH: Final = 212  # of the first 4.0.0; each release has a snapshot before it
 ANSWER: Final = 1  # bits of the flag
 ONE_WAY: Final = 2
 LANGUAGES: Final = (
@@ -58,6 +59,18 @@ class RemotingFrame:
     @property
     def is_answer(self) -> bool:
         return bool(self.flag & ANSWER)
+
+
+def release_name(version: int) -> str:
+    """Return the release that a frame's version names, such as V5_3_3.
+
+    Upstream: MQVersion.getVersionDesc.
+    """
+    number, is_release = divmod(version - _FOURTH, 2)
+    if not 0 <= number < 200:  # before, releases have no rule; after them there is one name for all
+        return "HIGHER_VERSION" if number >= 200 else str(version)
+    name = f"V{4 + number // 100}_{number // 10 % 10}_{number % 10}"
+    return name if is_release else f"{name}_SNAPSHOT"
 
 
 def encode_frame(frame: RemotingFrame, kind: int = JSON) -> bytes:

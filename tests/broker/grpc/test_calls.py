@@ -29,6 +29,7 @@ from tests.broker.grpc.talk import (
 )
 from tests.broker.talk import Line, heartbeat, pull, records, send
 from tests.broker.test_send import stored
+from tests.support.prometheus import only, samples
 from tests.support.threads import within
 
 Talk = Callable[..., GrpcTalk]
@@ -230,6 +231,16 @@ def test_members_by_remoting_are_told_of_one_by_grpc(broker: Broker, talk: Talk,
     talk(broker).settle(consumer())
     frame = member.frame()
     assert frame is not None and (frame.code, frame.fields["consumerGroup"]) == (40, "G")
+
+
+def test_clients_are_on_the_page_for_prometheus(broker: Broker, talk: Talk):
+    talk(broker).settle(producer("T"))
+    talk(broker, client="c").settle(consumer())
+    found, labels = samples(broker.metrics()), ("language", "version")
+    assert only(found, "rocketmq_producer_connections", *labels) == {("python", "v5_3_3"): 1}
+    assert only(found, "rocketmq_consumer_connections", "consumer_group", "consume_mode", *labels) == {
+        ("G", "pull", "python", "v5_3_3"): 1
+    }
 
 
 def test_heartbeats(broker: Broker, talk: Talk):

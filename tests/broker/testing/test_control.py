@@ -12,9 +12,21 @@ from flintmq.broker.testing import BrokerControl
 from flintmq.errors import UsageError
 from flintmq.message import Message
 from flintmq.remoting.frames import RemotingFrame
-from flintmq.remoting.names import COMMIT_OFFSET, GET_QUEUE_END, PULL, SEND_SHORT, SERVICE_NOT_AVAILABLE, SUCCESS
+from flintmq.remoting.names import (
+    CHECK_TRANSACTION,
+    COMMIT_OFFSET,
+    GET_MEMBERS,
+    GET_QUEUE_END,
+    HEARTBEAT,
+    POLLING_TIMEOUT,
+    POP,
+    PULL,
+    SEND_SHORT,
+    SERVICE_NOT_AVAILABLE,
+    SUCCESS,
+)
 from flintmq.store.view import open_store
-from tests.broker.talk import Line, pull, send
+from tests.broker.talk import Line, heartbeat, pop, popped, pull, send
 
 
 @pytest.fixture
@@ -229,3 +241,78 @@ def test_clients_that_send_meanwhile_lose_no_answered_message_by_a_kill(broker: 
     broker.restart()
     stored = [message.body for message in broker.wait("T", len(answered))]
     assert not producer.is_alive() and len(answered) >= 50 and stored == answered
+
+
+# -- the clock ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_waits_for_a_time_comes_when_the_clock_is_moved(broker: BrokerControl, client: Line):
+    """A delay level of two hours, and a timer of a day."""
+    due = int(time.time() * 1000) + 86_400_000
+    sent(client, b"level", properties="DELAY\x0118\x02")
+    sent(client, b"timer", properties=f"TIMER_DELIVER_MS\x01{due}\x02")
+    time.sleep(0.3)
+    assert bodies(broker) == []
+    broker.advance(3 * 3600)
+    assert [message.body for message in broker.wait("T", 1, timeout=20)] == [b"level"]
+    time.sleep(0.3)
+    assert bodies(broker) == [b"level"]
+    broker.restart()
+    broker.advance(86_400)
+    [_, message] = broker.wait("T", 2, timeout=20)
+    assert message.body == b"timer" and message.store_timestamp > due, "a restart keeps the clock"
+
+
+def test_a_popped_message_comes_again_when_the_clock_is_moved(broker: BrokerControl, client: Line):
+    sent(client, b"x")
+    assert len(popped(client.ask(POP, pop(invisibleTime=3_600_000)))) == 1
+    broker.advance(3500)
+    time.sleep(0.2)
+    assert client.ask(POP, pop()).code == POLLING_TIMEOUT
+    broker.advance(101)
+    assert [message.body for message in broker.wait("%RETRY%G_T", 1)] == [b"x"]
+    [again] = popped(client.ask(POP, pop()))
+    assert (again.message.body, again.message.reconsume_times) == (b"x", 1)
+
+
+def test_members_and_pulls_stay_when_the_clock_is_moved(broker: BrokerControl, client: Line):
+    client.ask(HEARTBEAT, body=heartbeat("a", "G", topics={"T": "*"}))
+    waiting = client.start(PULL, pull(sysFlag=6, suspendTimeoutMillis=20_000))
+    assert client.is_quiet(0.1)
+    broker.advance(3600)
+    assert client.is_quiet(0.3)
+    with Line(broker.address) as other:
+        assert sent(other, b"x").code == SUCCESS
+    assert client.answer(waiting).code == SUCCESS
+    assert client.ask(GET_MEMBERS, {"consumerGroup": "G"}).code == SUCCESS
+
+
+def test_an_old_transaction_is_asked_for_when_the_clock_is_moved(tmp_path: Path):
+    keys = {"transactionTimeOut": 3_600_000, "transactionCheckInterval": 100}
+    with BrokerControl(tmp_path / "store", keys) as broker, Line(broker.address) as client:
+        now = int(time.time() * 1000)
+        text = "TRAN_MSG\x01true\x02PGROUP\x01P\x02UNIQ_KEY\x01K\x02"
+        assert sent(client, b"x", properties=text, born=now).code == SUCCESS
+        assert client.is_quiet(0.4)
+        broker.advance(3601)
+        asked = client.frame()
+        assert asked is not None and (asked.code, asked.fields["msgId"]) == (CHECK_TRANSACTION, "K")
+
+
+def test_a_clock_that_cannot_be(broker: BrokerControl):
+    for seconds in (-1, float("nan"), float("inf")):
+        with pytest.raises(UsageError, match="give 0 or more seconds"):
+            broker.advance(seconds)
+
+
+def test_options_of_a_broker(tmp_path: Path):
+    with BrokerControl(tmp_path / "store", grpc="127.0.0.1:0", name="b-7", dev=False) as broker:
+        addresses = broker.addresses
+        assert len(addresses) == 2 and 'node_id="b-7"' in broker.metrics()
+        broker.restart()
+        assert broker.addresses == addresses
+        for address in addresses:
+            with Line(address) as line:
+                assert sent(line, b"x").code == SUCCESS
+    with pytest.raises(UsageError, match="stopped"):
+        broker.metrics()

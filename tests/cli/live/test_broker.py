@@ -8,6 +8,8 @@ import socket
 import subprocess
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +23,7 @@ from tests.broker.talk import KEYS, Line, heartbeat, pull, send
 from tests.cli.conftest import Run, process
 from tests.remoting.remoting_peer import strict
 from tests.support.engine import log_files, open_small, put_all, stored
+from tests.support.prometheus import only, samples
 from tests.support.threads import within
 
 PULL, ROUTE, COMMIT, HEARTBEAT = 11, 105, 15, 34
@@ -100,6 +103,63 @@ def test_ready_as_an_object(store: Path) -> None:
         assert ended(child) == ("", "")
 
 
+@pytest.mark.parametrize("words", [[], ["--json"]])
+def test_metrics(tmp_path: Path, words: list[str]) -> None:
+    with process(
+        "broker", tmp_path / "new", "--dev", "--listen", "0", "--metrics", "0", "--name", "b-7", *words
+    ) as child:
+        assert child.stdout is not None
+        ready = child.stdout.readline()
+        found = re.search(r"http://127\.0\.0\.1:\d+/metrics", ready)
+        address = re.search(r"127\.0\.0\.1:\d+", ready)
+        assert found and address and found[0] != f"http://{address[0]}/metrics"
+        assert ready.endswith(f'"metrics":"{found[0]}"}}\n' if words else f", metrics {found[0]}\n")
+        with Line(address[0]) as line:
+            assert line.ask(310, send("T"), b"x").code == 0
+            with urllib.request.urlopen(found[0], timeout=30) as answer:
+                told = samples(answer.read().decode())
+        assert only(told, "rocketmq_messages_in_total", "node_id", "topic") == {("b-7", "T"): 1}
+        assert only(told, "flintmq_broker_connections", "cluster") == {("DefaultCluster",): 1}
+        assert ended(child) == ("", "")
+
+
+def call(url: str, name: str, **told: object) -> object:
+    """What a method of the control returns, as a test in another language asks for it."""
+    request = urllib.request.Request(f"{url}/{name}", json.dumps(told).encode(), method="POST")
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return json.loads(answer.read())["result"]
+
+
+@pytest.mark.parametrize("is_temporary", [True, False])
+def test_control(tmp_path: Path, is_temporary: bool) -> None:
+    words = ["--json"] if is_temporary else [tmp_path / "new", "--dev", "--json"]
+    with process("broker", *words, "--listen", "0", "--control", "0", "--metrics", "0") as child:
+        assert child.stdout is not None
+        told = json.loads(child.stdout.readline())
+        url = told["control"]
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{20,}", url)
+        with Line(told["listen"][0]) as line:
+            assert line.ask(310, send("T", properties="DELAY\x0118\x02"), b"x").code == 0
+            call(url, "kill")
+            assert line.hung_up()
+        call(url, "restart")
+        call(url, "advance", seconds=2 * 3600)
+        [message] = call(url, "wait", topic="T", count=1, timeout=20)
+        assert message["body"] == "eA=="
+        with Line(told["listen"][0]) as line:
+            assert line.ask(310, send("T"), b"y").code == 0
+        with urllib.request.urlopen(told["metrics"], timeout=30) as answer:
+            puts = only(samples(answer.read().decode()), "rocketmq_messages_in_total", "topic")
+        assert puts["T",] == 2, "of the broker that runs now"
+        call(url, "stop")
+        with pytest.raises(urllib.error.HTTPError, match="503"):
+            urllib.request.urlopen(told["metrics"], timeout=30)
+        out, err = ended(child)
+        assert out == "" and err.count("a test kills the broker") == 1 and "Traceback" not in err
+    assert Path(told["store"]).exists() is not is_temporary
+    assert not Path(told["store"] + ".killed").exists()
+
+
 def test_names_and_what_clients_get(store: Path) -> None:
     with serving(store, "--name", "b-7", "--cluster", "C7", "--advertise", "broker.example") as (child, address):
         with RemotingClient(address) as client:
@@ -111,13 +171,12 @@ def test_names_and_what_clients_get(store: Path) -> None:
 
 
 def test_a_warning_where_others_can_come(store: Path) -> None:
-    with process("broker", store, "--read-only", "--listen", "0.0.0.0:0") as child:
+    with process("broker", store, "--read-only", "--listen", "0.0.0.0:0", "--metrics", "0.0.0.0:0") as child:
         assert child.stdout is not None and child.stderr is not None
         assert child.stdout.readline().startswith("ready: 0.0.0.0:")
         out, err = ended(child)
-    assert (
-        out == "" and "0.0.0.0 is no address of this machine alone: whoever reaches it can read the whole store" in err
-    )
+    said = "0.0.0.0 is no address of this machine alone: whoever reaches it can read the"
+    assert out == "" and f"{said} whole store\n" in err and f"{said} names of topics and groups" in err
 
 
 def test_users(run: Run, store: Path, tmp_path: Path) -> None:
@@ -196,6 +255,11 @@ def test_words_that_cannot_be(run: Run, store: Path, tmp_path: Path) -> None:
             ((tmp_path / "empty", "--read-only"), 2, "empty"),
             ((store, "--read-only", "--listen", f"127.0.0.1:{port}"), 2, f"cannot listen at 127.0.0.1:{port}: "),
             ((store, "--read-only", "--listen", "0", "--grpc", f"127.0.0.1:{port}"), 2, "Address already in use"),
+            ((store, "--read-only", "--listen", "0", "--metrics", f"127.0.0.1:{port}"), 2, "--metrics 127.0.0.1"),
+            ((store, "--control", "0"), 2, "add --dev"),
+            (("--read-only", "--control", "0"), 2, "does not go with --read-only"),
+            ((store, "--dev", "--control", "0.0.0.0:0"), 2, "on this machine"),
+            ((tmp_path / "new", "--dev", "--listen", "0", "--control", f"{port}"), 2, "--control 127.0.0.1"),
             ((store, "--read-only", "--listen", "192.0.2.1:0"), 2, "cannot listen at 192.0.2.1:0: "),
             ((store, "--read-only", "--listen", "here:there"), 2, "HOST:PORT"),
             ((store, "--read-only", "--listen", "0", "--offsets", tmp_path / "wrong.json"), 2, "name another file"),

@@ -44,12 +44,16 @@ class Asked:
 
     @property
     def language(self) -> str:
-        return self.call.header("x-mq-language") or "OTHER"
+        return language_of(self.call)
 
     @property
     def left_s(self) -> float | None:
         """Return for how long the client still waits; None: for ever."""
         return None if self.call.deadline is None else self.call.deadline - time.monotonic()
+
+
+def language_of(call: Call) -> str:
+    return call.header("x-mq-language") or "OTHER"
 
 
 def checked_topic(topic: wire.Resource) -> str:

@@ -16,7 +16,7 @@ from google.protobuf.duration_pb2 import Duration
 from flintmq.broker.clients import Clients, ConsumerClient, Subscription
 from flintmq.broker.connection import ClientConnection
 from flintmq.broker.grpc import definitions_pb2 as wire
-from flintmq.broker.grpc.asked import Asked, checked_group, checked_topic
+from flintmq.broker.grpc.asked import Asked, checked_group, checked_topic, language_of
 from flintmq.broker.grpc.http2 import INVALID_ARGUMENT, Call
 from flintmq.broker.grpc.messages import Denied, status, status_of_refusal
 from flintmq.broker.requests import Refused
@@ -80,6 +80,11 @@ class GrpcSessions:
             topics = session.settings.publishing.topics
             if not session.telemetry.is_closed and any(one.name == topic for one in topics):
                 yield session.telemetry
+
+    def producer_languages(self) -> list[str]:
+        """Return the language of each producer. Thread: any."""
+        sessions = list(self._sessions.values())
+        return [language_of(one.telemetry) for one in sessions if not one.is_consumer]
 
     # -- the stream ---------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,8 @@
 """A broker for tests of programs that talk to RocketMQ.
 
 control        a broker that a test starts, stops, kills, disturbs and asks: BrokerControl
+clock          the broker's clock, which a test moves forward
+remote         the same for tests in other languages, by HTTP
 chaos          what clients asked, and what they get in place of an answer
 pytest_plugin  offers it to pytest: the fixture flintmq_broker
 """

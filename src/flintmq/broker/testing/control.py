@@ -7,10 +7,11 @@ import shutil
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from flintmq.broker.broker import Broker
 from flintmq.broker.testing.chaos import Chaos, ClientRequest, DisturbedRequests
+from flintmq.broker.testing.clock import MovedClock
 from flintmq.config.text import check_seconds
 from flintmq.format.group_topics import dead_letter_topic, is_system_topic
 from flintmq.format.text import brief
@@ -35,16 +36,22 @@ class BrokerControl:
     Args:
         path: of the store.
         config: RocketMQ's keys of the store and of the broker.
+        options: others of `Broker`.
 
     Raises:
         ConfigError: an unknown key or an impossible value.
         FlintError (at the start): as `Broker`.
     """
 
-    def __init__(self, path: str | os.PathLike[str], config: Mapping[str, object] | None = None) -> None:
-        self._path, self._config = os.path.abspath(path), config
-        self._chaos, self._running = Chaos(), ExitStack()
-        self._broker = self._made("127.0.0.1:0")
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        config: Mapping[str, object] | str | os.PathLike[str] | None = None,
+        **options: Any,
+    ) -> None:
+        self._path, self._options = os.path.abspath(path), {"dev": True, "config": config, **options}
+        self._chaos, self._clock, self._running = Chaos(), MovedClock(), ExitStack()
+        self._broker = self._made()
         self._is_up = False
 
     # -- what there is ------------------------------------------------------------------------------------------------
@@ -53,6 +60,15 @@ class BrokerControl:
     def address(self) -> str:
         """Return the address of name server and broker, HOST:PORT; a restart keeps it."""
         return self._broker.address
+
+    @property
+    def addresses(self) -> list[str]:
+        """Return all addresses for clients; a restart keeps them."""
+        return self._broker.addresses
+
+    def metrics(self) -> str:
+        """Return figures of now, as `Broker.metrics`."""
+        return self._broker.metrics()
 
     @property
     def store(self) -> MessageStore:
@@ -181,6 +197,18 @@ class BrokerControl:
         """End what `fail`, `drop_connections` and `delay` began; a stop and a kill do so, too."""
         self._chaos.clear()
 
+    def advance(self, seconds: float) -> None:
+        """Move the broker's clock forward: what waits for a time comes as if that had passed.
+
+        That are delay levels, timers, popped messages that nobody acknowledged, and the age at which a producer is
+        asked how its transaction ends (at the next transactionCheckInterval). Members and leases stay, pulls wait on,
+        and what clients measure is theirs. A restart keeps the clock.
+
+        Raises UsageError: seconds that are no time.
+        """
+        check_seconds("seconds", seconds)
+        self._clock.advance(seconds)
+
     # -- start and end ------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
@@ -209,7 +237,8 @@ class BrokerControl:
     def restart(self) -> None:
         """Start the broker again at its address; one that runs is stopped before."""
         self.stop()
-        self._broker = self._made(self.address)
+        self._options |= zip(("listen", "grpc"), self.addresses, strict=False)
+        self._broker = self._made()
         self._start()
 
     def reset(self) -> None:
@@ -241,6 +270,8 @@ class BrokerControl:
 
     def _start(self) -> None:
         self._running.enter_context(self._broker)
+        assert self._broker.loop is not None
+        self._clock.lead(self._broker.loop)
         self._is_up = True
 
     def _end(self) -> None:
@@ -250,9 +281,9 @@ class BrokerControl:
         finally:
             self._chaos.ended()
 
-    def _made(self, listen: str) -> Broker:
-        broker = Broker(self._path, dev=True, listen=listen, config=self._config)
-        broker.around = self._chaos.around
+    def _made(self) -> Broker:
+        broker = Broker(self._path, **self._options)
+        broker.around, broker.effects = self._chaos.around, self._clock
         return broker
 
     def _queues(self, topic: str) -> range:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
+import tempfile
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from flintmq.cli import signals
 from flintmq.cli.declare import Argument, option
+from flintmq.cli.live.others import READS_NAMES, is_loopback, note_others
 from flintmq.cli.options import JsonOption, SetOption, broker_conf_option, examples
-from flintmq.cli.output import dumps, output
+from flintmq.cli.output import Output, dumps, output
 from flintmq.cli.values import LOOPBACK, parse_address
+from flintmq.errors import UsageError
 from flintmq.remoting.client import join_address
+
+if TYPE_CHECKING:
+    from flintmq.broker import Broker
+    from flintmq.broker.testing import BrokerControl
 
 PORT = 9876
 EPILOG = examples(
@@ -58,6 +65,13 @@ class BrokerWords:
     acl: str | None = option(
         "--acl FILE", "Users, and what they may do: JSON, or a plain_acl.yml. Without it all may do everything."
     )
+    metrics: str | None = option(
+        "--metrics HOST:PORT", "Serve GET /metrics there, for Prometheus; PORT alone is one of this machine only."
+    )
+    control: str | None = option(
+        "--control HOST:PORT",
+        "Let tests in any language wait, disturb, kill and reset, by HTTP on this machine; with --dev, or no STORE.",
+    )
     config: Annotated[str | None, broker_conf_option("The configuration, broker.conf.")] = None
     settings: SetOption = None
     as_json: JsonOption = False
@@ -82,43 +96,84 @@ def command(words: BrokerWords) -> int:
     if words.grpc is not None:
         addresses.append(parse_address("--grpc", words.grpc, 8081))
     listen, grpc = [*(join_address(*one) for one in addresses), None][:2]
+    metrics = None if words.metrics is None else parse_address("--metrics", words.metrics)
+    control = None if words.control is None else _control_address(words)
     out = output(words.as_json)
     stop = signals.stop_event()
-    with Broker(
-        words.store,
-        read_only=words.read_only,
-        dev=words.dev,
-        listen=str(listen),
-        grpc=grpc,
-        advertise=words.advertise,
-        name=words.name,
-        cluster=words.cluster,
-        offsets=words.offsets,
-        register=words.register or (),
-        tls_cert=words.tls_cert,
-        tls_key=words.tls_key,
-        tls_self_signed=words.tls_self_signed,
-        acl=words.acl,
-        config=words.config,
-        settings=words.settings or (),
-    ) as broker:
+    options: dict[str, Any] = {
+        "read_only": words.read_only,
+        "dev": words.dev,
+        "listen": str(listen),
+        "grpc": grpc,
+        "advertise": words.advertise,
+        "name": words.name,
+        "cluster": words.cluster,
+        "offsets": words.offsets,
+        "register": words.register or (),
+        "tls_cert": words.tls_cert,
+        "tls_key": words.tls_key,
+        "tls_self_signed": words.tls_self_signed,
+        "acl": words.acl,
+        "config": words.config,
+        "settings": words.settings or (),
+    }
+    with ExitStack() as stack:
+        more = dict[str, str]()
+        if control is None:
+            broker: Broker | BrokerControl = stack.enter_context(Broker(words.store, **options))
+        else:
+            broker, more["control"] = _serve_control(stack, words.store, options, control)
         store = words.store or broker.store.root
+        if metrics is not None:
+            more["metrics"] = _serve_metrics(stack, broker, metrics, out)
         may = "read the whole store" + ("" if words.read_only else ", and send to it")
         for host, _ in addresses:
-            if not _only_here(host) and words.acl is None:
-                out.note(f"{host} is no address of this machine alone: whoever reaches it can {may}")
+            if words.acl is None:
+                note_others(out, host, may)
         if words.as_json:
             seconds = round(time.monotonic() - begin, 3)
             ready = {"event": "ready", "listen": broker.addresses, "store": store}
-            out.lines([dumps({**ready, "pid": os.getpid(), "seconds": seconds})])
+            out.lines([dumps({**ready, "pid": os.getpid(), "seconds": seconds, **more})])
         else:
-            out.lines([f"ready: {', '.join(broker.addresses)}, store {store}"])
+            named = "".join(f", {what} {url}" for what, url in more.items())
+            out.lines([f"ready: {', '.join(broker.addresses)}, store {store}{named}"])
         stop.wait()
     return 0
 
 
-def _only_here(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
-    except ValueError:
-        return host == "localhost"
+def _control_address(words: BrokerWords) -> tuple[str, int]:
+    """Return where tests come; refuse it for a store that may be worth something."""
+    host, port = parse_address("--control", str(words.control), 0)
+    if not is_loopback(host):
+        raise UsageError(f"--control {host}: is for tests on this machine; give {LOOPBACK}")
+    if words.read_only or not (words.dev or words.store is None):
+        raise UsageError(
+            "--control lets tests delete all topics and kill the broker: add --dev, or leave out STORE for a temporary "
+            "one; it does not go with --read-only"
+        )
+    return host, port
+
+
+def _serve_control(
+    stack: ExitStack, store: str | None, options: dict[str, Any], address: tuple[str, int]
+) -> tuple[BrokerControl, str]:
+    """Start a broker that tests control until the stack ends; return it, and where they come."""
+    from flintmq.broker.testing.control import BrokerControl
+    from flintmq.broker.testing.remote import ControlServer
+
+    if store is None:  # a kill needs a place beside the store
+        store = os.path.join(stack.enter_context(tempfile.TemporaryDirectory(prefix="flintmq-broker-")), "store")
+    broker = stack.enter_context(BrokerControl(store, **options))
+    server = stack.enter_context(ControlServer(*address, broker))
+    stack.enter_context(server.serving())
+    return broker, server.url
+
+
+def _serve_metrics(stack: ExitStack, broker: Broker | BrokerControl, address: tuple[str, int], out: Output) -> str:
+    """Serve figures until the stack ends; return where."""
+    from flintmq.metrics.server import MetricsServer
+
+    server = stack.enter_context(MetricsServer(*address, broker.metrics, "--metrics"))
+    stack.enter_context(server.serving())
+    note_others(out, address[0], READS_NAMES)
+    return server.url

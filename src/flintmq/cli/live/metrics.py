@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
-import threading
 from typing import TYPE_CHECKING, Annotated
 
 from flintmq.cli import signals
 from flintmq.cli.declare import Option
+from flintmq.cli.live.others import READS_NAMES, note_others
 from flintmq.cli.options import SetOption, StoresArgument, broker_conf_option, examples
 from flintmq.cli.output import Output, output
 from flintmq.cli.values import parse_address, store_config, stores_given
@@ -59,20 +58,11 @@ def _serve(watch: StoresWatch, host: str, port: int, out: Output) -> None:
     """Answer requests until a signal comes."""
     from flintmq.metrics.server import MetricsServer
 
-    with MetricsServer(host, port, watch) as server:
+    with MetricsServer(host, port, watch.text) as server:
         watch.text()  # a mistake in the names is an error now, and the first scrape need not read everything
         stop = signals.stop_event()
-        thread = threading.Thread(target=server.serve_forever, name="flintmq-metrics", daemon=True)
-        thread.start()
-        if not _only_here(str(server.server_address[0])):
-            out.note(
-                f"{host} is no address of this machine alone: whoever reaches it can read the names of topics and "
-                "groups, without a password"
-            )
-        out.note(f"serving {server.url} of {watch.stores} store{'s' * (watch.stores != 1)}, until Ctrl-C or SIGTERM")
-        stop.wait()
-        server.shutdown()
-
-
-def _only_here(address: str) -> bool:
-    return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+        with server.serving():
+            note_others(out, str(server.server_address[0]), READS_NAMES)
+            stores = f"{watch.stores} store{'s' * (watch.stores != 1)}"
+            out.note(f"serving {server.url} of {stores}, until Ctrl-C or SIGTERM")
+            stop.wait()
