@@ -23,6 +23,7 @@ TOPICS = ("F0", "F1", "F2", "%RETRY%FG", "%DLQ%FG")  # made before; the last two
 GROUPS = ("FG", "FH")
 NEW_NAMES_MAX = 40  # of topics and groups that a run may bring into being: else their tables would be all that grows
 TAGS = "TAGS\x01a\x02UNIQ_KEY\x01fuzz{}\x02KEYS\x01k{}\x02"
+REPLIED = "CORRELATION_ID\x01c{}\x02MSG_TYPE\x01reply\x02REPLY_TO_CLIENT\x01c\x02TTL\x0150\x02"
 PLACE = {"topic": "F0", "queueId": 0}
 MEMBER = {"clientId": "c", "consumerGroup": "FG", "mqSet": [{"brokerName": "broker-a", "queueId": 0, "topic": "F0"}]}
 MADE = {"topic": "F1", "readQueueNums": 4, "writeQueueNums": 4, "perm": 6, "attributes": "+message.type=NORMAL"}
@@ -76,6 +77,12 @@ REQUESTS: tuple[tuple[int, dict[str, Any], bytes], ...] = (
     (names.RESET_OFFSET, {"topic": "F0", "group": "FG", "timestamp": 0, "isForce": "true"}, b""),
     (names.SET_CONFIG, {}, b"flushDiskType=ASYNC_FLUSH\n"),
     (names.END_TRANSACTION, {"producerGroup": "P", "commitLogOffset": 0, "commitOrRollback": 8}, b""),
+    (names.REPLY_SHORT, send("F0", 0, REPLIED), b"reply"),
+    (names.REPLY, {
+        "producerGroup": "P", "topic": "F1", "queueId": 1, "bornTimestamp": 1_700_000_000_000, "properties": REPLIED,
+    }, b"long reply"),
+    (names.GET_RUNNING, {"consumerGroup": "FG", "clientId": "c", "jstackEnable": "false"}, b""),
+    (names.CONSUME_DIRECTLY, {"consumerGroup": "FG", "clientId": "c", "msgId": "7F00000100002A9F" + "0" * 16}, b""),
     (names.RECALL, {"topic": "F0", "recallHandle": HANDLE, "producerGroup": "P"}, b""),
     (names.POP, pop("F0", "FG", maxMsgNums=4), b""),
     (names.POP, pop("F1", "FG", pollTime=300, order="true", invisibleTime=100), b""),
@@ -100,7 +107,7 @@ REQUESTS: tuple[tuple[int, dict[str, Any], bytes], ...] = (
     )),
 )  # fmt: skip
 """Each request that a broker answers, as a client asks it; `{}` is a number that differs each time."""
-SENDS = (names.SEND, names.SEND_SHORT, names.SEND_BATCH)
+SENDS = (names.SEND, names.REPLY, names.SEND_SHORT, names.SEND_BATCH, names.REPLY_SHORT)
 
 
 def good(chance: random.Random) -> bytes:
@@ -175,7 +182,7 @@ def valid_sends(data: bytes) -> Iterator[tuple[str, bytes]]:
     """Topic and body of each message that bytes of one connection ask to store, up to what is no frame."""
     for frame in frames(data):
         if frame.code in SENDS and not frame.is_answer:
-            topic = frame.fields.get("topic" if frame.code == names.SEND else "b", "")
+            topic = frame.fields.get("topic" if frame.code in SENDS[:2] else "b", "")
             yield topic, frame.body
             try:
                 yield from ((topic, body) for body, _, _ in _entries(frame.body))

@@ -229,7 +229,7 @@ EXPECTED: dict[tuple[int, ...], tuple[str, ...]] = {
 }
 """Codes -> for each resource the actions of which one is enough; a later entry of a code wins."""
 OF_CODE = {code: needs for codes, needs in EXPECTED.items() for code in codes}
-ANY_USER = {33, 37, 106}
+ANY_USER = {33, 37, 46, 106}
 
 
 def guard_of(path: Path, *rules: dict[str, Any], **more: Any) -> Guard:

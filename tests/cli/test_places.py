@@ -27,6 +27,7 @@ NOT_PLACES = {
     "--offsets",
     "--tls-cert",
     "--tls-key",
+    "--acl",
 }
 """Options whose word may be a file or a position that is read; --offsets is tried in tests/broker/test_offsets.py."""
 MORE = {

@@ -133,6 +133,7 @@ NEEDS: Final[Mapping[int, Needs]] = {code: needs for needs, codes in _CODES.item
 """Code of a request -> what it needs."""
 FREE: Final[Set[int]] = frozenset({
     names.GET_CLUSTERS,  # mqadmin begins with it
+    names.CHECK_CLIENT,  # it says whether a condition can be read, and upstream asks no right for it
     names.VIEW, names.END_TRANSACTION,  # their handlers ask for the topic of what they find
 })  # fmt: skip
 """Codes that any user may send, and nobody without a signature."""

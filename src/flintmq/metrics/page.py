@@ -75,7 +75,7 @@ ENGINE_METRICS = {
 
 BROKER_METRICS = {
     "rocketmq_broker_permission": "Permissions of clients: 6 to read and write, 4 to read.",
-    "rocketmq_topic_number": "Topics of the store.",
+    "rocketmq_topic_number": "Topics, with those of the broker that nobody has made.",
     "rocketmq_consumer_group_number": "Consumer groups of the store.",
     "rocketmq_messages_out_total": "Messages that a group got of a topic.",
     "rocketmq_throughput_out_total": "Bytes of messages that were read for consumers.",
