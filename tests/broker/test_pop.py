@@ -11,6 +11,7 @@ from flintmq import GroupSettings, Message
 from flintmq.broker import Broker
 from flintmq.broker.flights import Flights
 from flintmq.broker.pop import Pops
+from flintmq.broker.requests import Refused
 from flintmq.broker.testing import BrokerControl
 from flintmq.errors import PutFailedError
 from flintmq.message import PutMessageStatus, PutResult, StoredMessage
@@ -358,6 +359,44 @@ def test_of_many_that_wait_each_message_goes_to_one(broker: Broker, line: Connec
     put(broker, *"abcde")
     found = [popped(talk.answer(number)) for talk, number in zip(talks, numbers, strict=True)]
     assert sorted(body for one in found for body in bodies(one)) == list("abcde")
+
+
+def held_pops(broker: Broker, line: Connected, count: int, **more: Any) -> list[tuple[Line, int]]:
+    """Clients whose pops wait, and the numbers of the requests."""
+    lines, before = [line(broker) for _ in range(count)], broker.stats().held
+    found = [(talk, talk.start(POP, pop(**HOLD, **more))) for talk in lines]
+    assert within(lambda: broker.stats().held == before + count)
+    return found
+
+
+def test_a_message_wakes_one_of_a_group(broker: Broker, line: Connected, monkeypatch: pytest.MonkeyPatch):
+    """With all woken, 100 idle consumers and 50 messages a second filled the loop."""
+    held_pops(broker, line, 10, maxMsgNums=1)
+    held_pops(broker, line, 1, consumerGroup="Other")
+    looks = list[str]()
+    looked = Pops._take
+    monkeypatch.setattr(Pops, "_take", lambda of, wanted: looks.append(wanted.group) or looked(of, wanted))
+    put(broker, "a")
+    assert within(lambda: broker.stats().held == 9)
+    put(broker, "b", "c")
+    assert within(lambda: broker.stats().held == 7)
+    assert looks.count("Other") == 1 and 3 <= looks.count("G") <= 5  # one may find the queue taken, and look again
+
+
+def test_another_is_woken_for_one_that_cannot_look(broker: Broker, line: Connected, monkeypatch: pytest.MonkeyPatch):
+    waiting = held_pops(broker, line, 2)
+    checked, failed = Pops._check, list[int]()
+
+    async def check(of: Pops, wanted: Any) -> None:
+        if not failed:
+            failed.append(1)
+            raise Refused(1, "not now")
+        await checked(of, wanted)
+
+    monkeypatch.setattr(Pops, "_check", check)
+    put(broker, "a")
+    answers = [talk.answer(number) for talk, number in waiting]
+    assert sorted(answer.code for answer in answers) == [FOUND, 1]
 
 
 def test_nothing_came_in_time(broker: Broker, client: Line):

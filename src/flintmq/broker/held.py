@@ -44,6 +44,10 @@ class Waiting(Protocol):
     @property
     def peer(self) -> Holder: ...
 
+    @property
+    def shares(self) -> bool:
+        """Return whether what it takes others of its group do not get; not all are woken then."""
+
     def woken(self) -> None:
         """Go on: it is held no more."""
 
@@ -94,9 +98,12 @@ class Held:
             _take_out(self._at, place, waiting)
         waiting.woken()
 
-    async def wait(self, ends: Mapping[Place, int], peer: Holder, group: str, seconds: float) -> None:
-        """Wait as `hold` does it. The client's turn is given back meanwhile."""
-        waiting = _Coroutine(ends, peer, group)
+    async def wait(self, ends: Mapping[Place, int], peer: Holder, group: str, seconds: float, *, shares: bool) -> None:
+        """Wait as `hold` does it. The client's turn is given back meanwhile.
+
+        One that `shares` and does not look afterwards has to recall the others of its group.
+        """
+        waiting = _Coroutine(ends, peer, group, shares)
         self.hold(waiting, seconds)
         peer.turns.release()
         try:
@@ -113,8 +120,7 @@ class Held:
         """
         for place in list(self._at) if places is None else places:
             if (at_place := self._at.get(place)) is not None:
-                end = self._served.bounds(*place)[1]
-                self._wake_all([waiting for waiting, seen in at_place.items() if seen != end])
+                self._wake_all(_chosen(at_place, self._served.bounds(*place)[1]))
 
     def recall(self, group: str, topic: str, queue_id: int | None = None) -> None:
         """Wake those of a group for a topic, or for one of its queues.
@@ -140,6 +146,24 @@ class Held:
             self.wake(waiting)
 
 
+def _chosen(at_place: dict[Waiting, int], end: int) -> list[Waiting]:
+    """Return those to wake now that a queue ends here.
+
+    Of those of a group that share, these are as many as messages came: each takes one or more. With all of them woken by each message, 100 idle consumers fill the loop.
+    """
+    found, woken = list[Waiting](), dict[str, int]()
+    for waiting, seen in at_place.items():
+        if not waiting.shares or end < seen:  # another queue of that name
+            is_needed = seen != end
+        elif is_needed := woken.get(waiting.group, 0) < end - seen:
+            woken[waiting.group] = woken.get(waiting.group, 0) + 1
+        else:
+            at_place[waiting] = end  # what came is for the others
+        if is_needed:
+            found.append(waiting)
+    return found
+
+
 def _take_out(table: dict[K, dict[Waiting, V]], key: K, waiting: Waiting) -> None:
     """Take one out of a table of tables; an empty one does not stay."""
     found = table[key]
@@ -151,10 +175,10 @@ def _take_out(table: dict[K, dict[Waiting, V]], key: K, waiting: Waiting) -> Non
 class _Coroutine:
     """A coroutine that waits for `future`."""
 
-    __slots__ = ("ends", "future", "group", "peer")
+    __slots__ = ("ends", "future", "group", "peer", "shares")
 
-    def __init__(self, ends: Mapping[Place, int], peer: Holder, group: str) -> None:
-        self.ends, self.peer, self.group = ends, peer, group
+    def __init__(self, ends: Mapping[Place, int], peer: Holder, group: str, shares: bool) -> None:
+        self.ends, self.peer, self.group, self.shares = ends, peer, group, shares
         self.future = asyncio.get_running_loop().create_future()
 
     def woken(self) -> None:

@@ -158,7 +158,7 @@ class Pops:
             last = await self._take(wanted)
             return last if last.given else None
 
-        found, is_full = await self._found(wanted, peer, wait_s, take)
+        found, is_full = await self._found(wanted, peer, wait_s, take, takes=True)
         if found is None or not peer.is_closed:
             return found or last._replace(is_full=is_full)
         self.give_back(wanted, [one.receipt for one in found.given])
@@ -182,7 +182,7 @@ class Pops:
         async def look() -> bool | None:
             return self.has_any(wanted) or None
 
-        found, is_full = await self._found(wanted, peer, wait_s, look)
+        found, is_full = await self._found(wanted, peer, wait_s, look, takes=False)
         return found is not None, is_full
 
     def has_any(self, wanted: PopWanted) -> bool:
@@ -255,26 +255,39 @@ class Pops:
     # -- waiting ------------------------------------------------------------------------------------------------------
 
     async def _found(
-        self, wanted: PopWanted, peer: Holder, wait_s: float, look: Callable[[], Coroutine[None, None, T | None]]
+        self,
+        wanted: PopWanted,
+        peer: Holder,
+        wait_s: float,
+        look: Callable[[], Coroutine[None, None, T | None]],
+        *,
+        takes: bool,
     ) -> tuple[T | None, bool]:
         """Look until something is found or the time is over; return also whether it could not wait."""
-        deadline = self._loop.time() + wait_s
-        while True:
-            if peer.is_closed:
-                return None, False
-            await self._check(wanted)  # each time: the topic may be gone, or closed
-            ends, recalls = self._ends(wanted), self._held.recalls
-            found = await look()
-            left = deadline - self._loop.time()
-            if found is not None or left <= 0 or self._held.is_stopping:
-                return found, False
-            if self._held.is_full:
-                return None, True
-            if peer.is_closed:  # nobody would wake it
-                return None, False
-            if (ends, recalls) == (self._ends(wanted), self._held.recalls):  # else there is news that was not seen
-                await self._held.wait(ends, peer, wanted.group, left)
-            await peer.writable()
+        deadline, waited_for = self._loop.time() + wait_s, dict[Place, int]()
+        try:
+            while True:
+                if peer.is_closed:
+                    return None, False
+                await self._check(wanted)  # each time: the topic may be gone, or closed
+                ends, recalls = self._ends(wanted), self._held.recalls
+                found = await look()
+                waited_for = {}
+                left = deadline - self._loop.time()
+                if found is not None or left <= 0 or self._held.is_stopping:
+                    return found, False
+                if self._held.is_full:
+                    return None, True
+                if peer.is_closed:  # nobody would wake it
+                    return None, False
+                if (ends, recalls) == (self._ends(wanted), self._held.recalls):  # else there is news that was not seen
+                    waited_for = ends
+                    await self._held.wait(ends, peer, wanted.group, left, shares=takes)
+                await peer.writable()
+        finally:
+            if waited_for and waited_for != self._ends(wanted):  # it was woken, and does not look: others have to
+                for place in waited_for:
+                    self._held.recall(wanted.group, *place)
 
     async def _check(self, wanted: PopWanted) -> None:
         """Refuse what a group may not pop, or cannot."""

@@ -132,6 +132,10 @@ class HeldPull(HeldAnswer):
         return {self.place: self.asked.offset}
 
     @property
+    def shares(self) -> bool:
+        return False
+
+    @property
     def group(self) -> str:
         return self.asked.group
 
