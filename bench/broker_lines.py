@@ -1,9 +1,10 @@
-"""B1 to B6: `flintmq broker` beside RocketMQ's broker 5.5.0, under stock Java clients.
+"""B1 to B7: `flintmq broker` beside RocketMQ's broker 5.5.0, under stock Java clients.
 
 Both brokers take the same messages (a tag, a key and the client's unique id each) from one Java process, in turn. Their
 processor time is that of all their threads, from before the clients connect until half a second after they are gone. A
 message that is refused, is not there afterwards, or does not come ends the line without a figure. B4: a whole process,
 with an empty store. B5: once, as memory hardly differs. B6: the fixture of pytest, in a process that has imported it.
+B7: 4,000 sends at once by gRPC, beside RocketMQ's proxy.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
+import grpc_peer
 from broker_peer import Loaded, both_brokers, flintmq_broker, stock_client
 from harness import Context, Cost, Found, Result, measure
 
@@ -24,6 +26,7 @@ SENDS = {"async.100B": (60_000, 100, 256), "async.1KB": (40_000, 1024, 256), "sy
 """How many messages, bytes of a body, and how many are under way."""
 DELIVERED = 200_000
 PACED, PAUSE_MS = 500, 10
+BURST, WARM_BURSTS = 4000, 10
 
 
 def b1(context: Context) -> Results:
@@ -115,4 +118,17 @@ def b6(context: Context) -> Results:
     return {"B6": found.result(found["flintmq s"])}
 
 
-FAMILIES = {"B1": b1, "B2": b2, "B3": b3, "B4": b4, "B5": b5, "B6": b6}
+def b7(context: Context) -> Results:
+    """Sends by gRPC."""
+    count = BURST // 10 if context.quick else BURST
+    with context.folder("grpc") as folder, ExitStack() as running:
+        ours = running.enter_context(grpc_peer.flintmq_server(folder / "flintmq"))
+        theirs = running.enter_context(grpc_peer.java_proxy(context, folder / "java"))
+        servers = {"flintmq": ours, "java": theirs}
+        for _ in range(1 if context.quick else WARM_BURSTS):
+            theirs.burst(count)
+        found = measure(context, {name: partial(one.burst, count) for name, one in servers.items()}, warm=True)
+    return {"B7": found.result(found["flintmq us"] / found["java us"])}
+
+
+FAMILIES = {"B1": b1, "B2": b2, "B3": b3, "B4": b4, "B5": b5, "B6": b6, "B7": b7}

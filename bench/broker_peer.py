@@ -12,10 +12,11 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import java
 from harness import Context, Cost
@@ -46,23 +47,22 @@ WARM = 200_000  # sends to either broker before anything is measured, so that Ja
 SETTLE_S = 0.5  # before: what a broker does once it runs again; after: dispatch and flush of what came last
 LONGEST_S = 3600
 NAMES = itertools.count()
+T = TypeVar("T")
 
 
 class Lost(Exception):
     """A broker refused a message, or does not have it: such a line has no figure."""
 
 
-class Loaded(Process):
-    """A broker that runs while it is measured, and is stopped else.
+class Server(Process):
+    """A server that runs while it is measured, and is stopped else.
 
     Args:
-        process: the broker, which is ready.
-        store: its directory.
+        process: the server, which is ready.
     """
 
-    def __init__(self, address: str, process: subprocess.Popen[bytes], store: Path, client: Client) -> None:
-        self.child, self.store, self.client = process, store, client
-        self._address, self._sent = address, Counter[str]()
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.child = process
         self.stop()
 
     def stop(self) -> None:
@@ -70,6 +70,31 @@ class Loaded(Process):
 
     def run(self) -> None:
         os.kill(self.child.pid, signal.SIGCONT)
+
+    def cost_of(self, ask: Callable[[], T]) -> tuple[T, float]:
+        """What a client gets from it, and its processor seconds."""
+        self.run()
+        try:
+            time.sleep(SETTLE_S)
+            before = self.cpu
+            found = ask()
+            time.sleep(SETTLE_S)
+            return found, self.cpu - before
+        finally:
+            self.stop()
+
+
+class Loaded(Server):
+    """A broker and the stock Java client that loads it.
+
+    Args:
+        store: its directory.
+    """
+
+    def __init__(self, address: str, process: subprocess.Popen[bytes], store: Path, client: Client) -> None:
+        super().__init__(process)
+        self.store, self.client = store, client
+        self._address, self._sent = address, Counter[str]()
 
     def send(self, topic: str, count: int, size: int = 100, window: int = WINDOW) -> Cost:
         """What a stock producer's messages cost; with a window of 0 it waits for each.
@@ -116,15 +141,7 @@ class Loaded(Process):
 
     def _ask(self, op: str, **words: Any) -> tuple[dict[str, Any], float]:
         """The client's answer, and the broker's processor seconds."""
-        self.run()
-        try:
-            time.sleep(SETTLE_S)
-            before = self.cpu
-            found = self.client.ask(op, self._address, **words)
-            time.sleep(SETTLE_S)
-            return found, self.cpu - before
-        finally:
-            self.stop()
+        return self.cost_of(partial(self.client.ask, op, self._address, **words))
 
 
 def _check(count: int, **found: int) -> None:

@@ -1,6 +1,6 @@
 """The lines of the bench: all that is said of each before it is measured.
 
-`number` is the line's in the list of 45 that the bench holds; some have several bars, and so several ids. An id's part
+`number` is the line's in the list of 46 that the bench holds; some have several bars, and so several ids. An id's part
 before its first dot is its *family*, which is measured at once. Ids are older than the numbers and stay, so that
 figures of years can be compared.
 """
@@ -239,6 +239,9 @@ LINES = (
          "Python itself"),
     Line("B6", 45, "<= 0.15", 0.05, "seconds", "broker_lines", "broker",
          "the fixture `flintmq_broker`, its start and its stop: seconds", "syncs, and ends of threads"),
+    Line("B7", 46, "<= 1", 0.14, "Java's proxy", "broker_lines", "broker",
+         "`flintmq broker`, 4,000 messages of 100 B that one client sends at once by gRPC: processor time a message / "
+         "that of Java's proxy with its broker", "frames of HTTP/2 in Python"),
 )
 # fmt: on
 FAMILIES = {line.family: line for line in LINES}  # any line of a family: all have its module
