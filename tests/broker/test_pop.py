@@ -379,7 +379,7 @@ def test_a_message_wakes_one_of_a_group(broker: Broker, line: Connected, monkeyp
     put(broker, "a")
     assert within(lambda: broker.stats().held == 9)
     put(broker, "b", "c")
-    assert within(lambda: broker.stats().held == 7)
+    assert within(lambda: looks.count("G") >= 3 and broker.stats().held == 7)
     assert looks.count("Other") == 1 and 3 <= looks.count("G") <= 5  # one may find the queue taken, and look again
 
 

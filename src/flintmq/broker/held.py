@@ -149,7 +149,8 @@ class Held:
 def _chosen(at_place: dict[Waiting, int], end: int) -> list[Waiting]:
     """Return those to wake now that a queue ends here.
 
-    Of those of a group that share, these are as many as messages came: each takes one or more. With all of them woken by each message, 100 idle consumers fill the loop.
+    Of those of a group that share, these are as many as messages came: each takes one or more. With all of them woken
+    by each message, 100 idle consumers fill the loop.
     """
     found, woken = list[Waiting](), dict[str, int]()
     for waiting, seen in at_place.items():
