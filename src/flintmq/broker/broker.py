@@ -509,8 +509,9 @@ class _RunningBroker:
 
         assert self._rooms is not None  # it is started
         offsets, routes, _, _, recent = self._rooms
+        most = self._options.keys.samples_max
         languages = [] if self._grpc is None else self._grpc.sessions.producer_languages()
-        page = BrokerPage(self.served, offsets, self._clients, recent, routes, self.pops)
+        page = BrokerPage(self.served, offsets, self._clients, recent, routes, self.pops, most)
         return page.text(self.stats(), languages)
 
     def _left(self, connection: ClientConnection) -> None:

@@ -45,6 +45,7 @@ class BrokerKeys:
         store_replies: what answers a request is put, too.
         trace: the topic of message trace is there, with one queue; RocketMQ's own default is false.
         trace_topic: its name.
+        samples_max: of one metric for Prometheus.
     """
 
     auto_create_topic: bool = True
@@ -57,6 +58,7 @@ class BrokerKeys:
     store_replies: bool = True
     trace: bool = True
     trace_topic: str = "RMQ_SYS_TRACE_TOPIC"
+    samples_max: int = 50_000
 
 
 def settings_of(
@@ -123,6 +125,7 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[str, object], Any]]]] = {
     "enableTopicMessageTypeCheck": ("check_types", _flag),
     "minInvisibleTimeMillsForRecv": ("min_invisible_ms", _count),
     "recallMessageEnable": ("recall", _flag),
+    "metricsOtelCardinalityLimit": ("samples_max", _count),
     "msgTraceTopicName": ("trace_topic", lambda key, value: str(value).strip()),
     "storeReplyMessageEnable": ("store_replies", _flag),
     "traceTopicEnable": ("trace", _flag),

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
@@ -23,6 +22,7 @@ from flintmq.broker.held import Held, Holder
 from flintmq.broker.lookup import is_young
 from flintmq.broker.pull import readable_topic
 from flintmq.broker.receipts import ORDERED_QUEUE, OWN, RETRIES, RETRIES_V2, Receipt, pop_retry_topic
+from flintmq.broker.recent import Got
 from flintmq.broker.requests import Refused
 from flintmq.broker.served import EVERYTHING, Filter, Place
 from flintmq.broker.served_store import ServedStore
@@ -106,7 +106,7 @@ class Pops:
     Args:
         broker: the broker's name, for receipts.
         held: the requests that wait, those of pulls among them.
-        got: counts the messages that a group gets of a topic; key: topic, group.
+        got: counts the messages that a group gets.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Pops:
         served: ServedStore,
         offsets: StoreOffsets,
         held: Held,
-        got: Counter[tuple[str, str]],
+        got: Got,
         broker: str,
     ) -> None:
         self._served, self._store, self._offsets = served, served.store, offsets
@@ -131,10 +131,10 @@ class Pops:
     def in_flight(self, group: str, topic: str, queue_id: int) -> tuple[int, int] | None:
         """Return how many messages of a queue a group has in flight, and where it goes on.
 
-        None: it does not pop. Thread: any.
+        None: it does not pop, or has only just come. Thread: any.
         """
         queue = self._flights.at((group, topic, queue_id))
-        return None if queue is None else (len(queue.flights), queue.next)
+        return None if queue is None or queue.committed is None else (len(queue.flights), queue.next)
 
     # -- what clients ask ---------------------------------------------------------------------------------------------
 
@@ -368,8 +368,6 @@ class Pops:
                 rest += max(self._served.bounds(*place)[1] - queue.next, 0)
         if failed is not None and not given:
             raise failed
-        if given:
-            self._got[wanted.topic, wanted.group] += len(given)
         return Popped(given, popped_ms, rest)
 
     async def _begin(self, queue: GroupQueue, from_end: bool) -> None:
@@ -426,6 +424,8 @@ class Pops:
             Given(message, receipt._replace(offset=message.queue_offset), times or message.reconsume_times)
             for message, times in messages
         ]
+        if given:
+            self._got.add(queue.key[1], wanted.group, len(given), sum(one.message.size for one in given))
         until = self._loop.time() + wanted.invisible_ms / 1000
         self._flights.start(queue, {message.queue_offset: times for message, times in messages}, popped_ms, until)
         return given

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, NamedTuple
@@ -17,6 +16,7 @@ from typing import Final, NamedTuple
 from flintmq.broker.clients import Clients
 from flintmq.broker.filters import Filters
 from flintmq.broker.held import Held
+from flintmq.broker.recent import Got
 from flintmq.broker.requests import (
     ALONE_MIN,
     INT32,
@@ -31,6 +31,7 @@ from flintmq.broker.requests import (
     Request,
 )
 from flintmq.broker.served import Filter, Offsets, Place, Served, TopicFacts
+from flintmq.format.group_topics import OF_GROUPS
 from flintmq.kernels import compiled
 from flintmq.kernels.write import pull_frame
 from flintmq.message import GetMessageStatus, RawResult
@@ -147,7 +148,7 @@ class Pulls:
     """Answers pulls, and has those held that have to wait. Thread: the loop's.
 
     Args:
-        got: counts the messages that a group gets of a topic; key: topic, group.
+        got: counts the messages that a group gets.
     """
 
     def __init__(
@@ -156,7 +157,7 @@ class Pulls:
         clients: Clients,
         offsets: Offsets,
         held: Held,
-        got: Counter[tuple[str, str]],
+        got: Got,
         filters: Filters,
     ) -> None:
         self._served, self._clients, self._offsets, self._held, self._got = served, clients, offsets, held, got
@@ -250,7 +251,8 @@ class Pulls:
                     asyncio.get_running_loop().call_soon(held.wake, pull)
                 return pull
         if found.count:
-            self._got[asked.topic, asked.group] += found.count
+            size = 0 if asked.topic.startswith(OF_GROUPS) else len(found.data)  # as DefaultPullMessageResultHandler
+            self._got.add(asked.topic, asked.group, found.count, size)
         return self._answer(
             asked, code, found.status.name, found.next_begin_offset, found.min_offset, found.max_offset, found.data
         )

@@ -23,6 +23,13 @@ def pop_retry_topic(group: str, topic: str, kind: str = RETRIES) -> str:
     return f"{retry_topic(group)}{'+' if kind == RETRIES_V2 else '_'}{topic}"
 
 
+def asked_topic(group: str, topic: str) -> str:
+    """Return the topic that a group asked for to get messages of a topic: of its retries it is that of the messages."""
+    for kind in (RETRIES, RETRIES_V2):
+        topic = topic.removeprefix(pop_retry_topic(group, "", kind))
+    return topic
+
+
 class Receipt(NamedTuple):
     """The name of a message that was given, by which a client acknowledges it.
 

@@ -70,16 +70,39 @@ class RecentCounts(Generic[K]):
         return found if found["statsDay"]["sum"] else None
 
 
+class Got:
+    """Counts what groups get of topics, also of their retries. Thread: the loop's.
+
+    Attributes:
+        messages: by topic and group.
+        sizes: their bytes, likewise.
+    """
+
+    def __init__(self) -> None:
+        self.messages, self.sizes = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+
+    def add(self, topic: str, group: str, messages: int, size: int) -> None:
+        """Count messages that a group gets; `size` 0: the metrics leave them out."""
+        self.messages[topic, group] += messages
+        if size:
+            self.sizes[topic, group] += size
+
+    def forget(self, key: tuple[str, str]) -> None:
+        """Begin with 0 again. Thread: any."""
+        self.messages.pop(key, None)
+        self.sizes.pop(key, None)
+
+
 class Recent:
     """Answers for messages that came and went. Thread: the loop's.
 
     Attributes:
-        got: how many messages a group got of a topic; key: topic, group. Who gives them counts.
+        got: what groups got.
     """
 
     def __init__(self, served: Served) -> None:
-        self.got: Counter[tuple[str, str]] = Counter()
-        self._puts, self._gets = RecentCounts(served.ends), RecentCounts(lambda: self.got)
+        self.got = Got()
+        self._puts, self._gets = RecentCounts(served.ends), RecentCounts(lambda: self.got.messages)
 
     def handlers(self) -> dict[int, Handler]:
         return {GET_STATS: self.stats}

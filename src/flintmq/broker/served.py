@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol, TypeVar
@@ -55,15 +54,11 @@ class TopicFacts(NamedTuple):
 class Served(Protocol):
     """Reads of a store.
 
-    Attributes:
-        bytes_read: topic -> bytes of records that were read.
-
-    Thread: the loop's; `topic_names`, `group_names`, `bounds` and `reading` any.
+    Thread: the loop's; `topic`, `topic_names`, `group_names`, `bounds` and `reading` any.
     """
 
     root: str
     config: StoreConfig
-    bytes_read: Counter[str]
 
     @property
     def log_file_size(self) -> int: ...
@@ -86,7 +81,8 @@ class Served(Protocol):
     def knows_group(self, name: str) -> bool:
         """Return whether the store has a consumer group."""
 
-    def group_names(self) -> Collection[str]: ...
+    def group_names(self) -> Collection[str]:
+        """Return the names of the store's consumer groups, and of those that came to one that is only read."""
 
     @property
     def makes_groups(self) -> bool:

@@ -66,9 +66,6 @@ class ServedStore:
     Args:
         arrived: gets the queues that have new messages.
         own: topics that have a route before anybody made them.
-
-    Attributes:
-        bytes_read: topic -> bytes of records that were read.
     """
 
     def __init__(
@@ -86,7 +83,7 @@ class ServedStore:
         self._came: deque[Place] = deque()
         self._is_waking = False
         self._hot: dict[Place, tuple[int, int]] = {}  # the oldest read that was near the log's end: queue, log offset
-        self._rates, self.bytes_read = PutAndGetRates(store.stats()), Counter[str]()
+        self._rates = PutAndGetRates(store.stats())
         self._ends = {name: self._end_of(name) for name in store.topics()}
         self._grown: set[str] = set()  # topics that may have more than `_ends` says
         store.on_arrival(self._note)
@@ -188,10 +185,7 @@ class ServedStore:
             return None
         if only.wanted is not None and offset < self.store.bounds(topic, queue_id)[1]:
             return None  # a client's own condition on each message may take long
-        found = self._get(topic, queue_id, offset, most, only, most_bytes)
-        if found.count:
-            self.bytes_read[topic] += len(found.data)
-        return found
+        return self._get(topic, queue_id, offset, most, only, most_bytes)
 
     async def read(
         self, topic: str, queue_id: int, offset: int, most: int = 1, only: Filter = EVERYTHING, most_bytes: int = 1
@@ -201,7 +195,6 @@ class ServedStore:
         if found is None:
             found = await self.run(self._get, *asked)
             if found.count:
-                self.bytes_read[topic] += len(found.data)
                 at = StoredMessage(found.data).physical_offset
                 if self.store.max_physical_offset - at <= HOT:
                     self._hot[topic, queue_id] = offset, at

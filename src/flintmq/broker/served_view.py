@@ -10,7 +10,6 @@ import copy
 import logging
 import os
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Set
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
@@ -46,7 +45,6 @@ class ServedView:
         topics: name -> facts, as of the last look.
         broker: config/ of the store.
         looks: how many refreshes there were.
-        bytes_read: topic -> bytes of records that were read.
 
     Args:
         groups: returns the names of the groups whose consumers came here.
@@ -58,7 +56,7 @@ class ServedView:
         self.topics: Mapping[str, TopicFacts] = {}
         self._bounds: Mapping[Place, tuple[int, int]] = {}  # first queue offset, and the one after the last
         self.broker = BrokerConfig()
-        self.looks, self.bytes_read = 0, Counter[str]()
+        self.looks = 0
         self._told = ""
         is_here = effects_for(view.root, view.config.s3) is REAL  # not on object storage
         self._folders = [one.path for one in directories.log_directories(view.root, view.config)] if is_here else []
@@ -99,7 +97,7 @@ class ServedView:
         """Let any group come: nothing is written."""
 
     def group_names(self) -> Collection[str]:
-        return self.broker.groups
+        return {*self.broker.groups, *list(self._groups())}
 
     def may_consume(self, group: str) -> bool | None:
         found = self.broker.groups.get(group)
@@ -127,12 +125,9 @@ class ServedView:
         self, topic: str, queue_id: int, offset: int, most: int = 1, only: Filter = EVERYTHING, most_bytes: int = 1
     ) -> RawResult:
         place = topic, queue_id, offset, most
-        found = await self.run(
+        return await self.run(
             partial(self.view.get_raw, *place, tags=only.tags, max_bytes=most_bytes, wanted=only.wanted)
         )
-        if found.count:
-            self.bytes_read[topic] += len(found.data)
-        return found
 
     async def query(self, topic: str, key: str, begin: int, end: int, most: int) -> list[StoredMessage]:
         return list(await self.run(self.view.query, topic, key, begin, end, most))

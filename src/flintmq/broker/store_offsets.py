@@ -61,8 +61,4 @@ class StoreOffsets:
         return self._store.group(group) is not None
 
     def all(self) -> Mapping[tuple[str, str], Mapping[int, int]]:
-        found: dict[tuple[str, str], dict[int, int]] = {}
-        for group in self._store.groups():
-            for (topic, queue_id), offset in self._store.group_offsets(group).items():
-                found.setdefault((topic, group), {})[queue_id] = offset
-        return found
+        return {key: queues for key, queues in self._store.all_offsets().items() if self.knows(key[1])}

@@ -136,8 +136,10 @@ def _escaped(text: str) -> str:
     """Return a label's value between its quotes.
 
     A control character, and a byte of a directory's name that is not UTF-8, becomes its escape in Python, because the
-    text may go to a terminal and must be UTF-8; a line feed has an escape of the format.
+    text may go to a terminal and must be UTF-8; a line feed has an escape of the format. A backslash is doubled: no two
+    names may come out alike.
     """
+    text = text.replace("\\", r"\\")
     if not text.isprintable():
         parts = (c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
         text = "".join(parts)

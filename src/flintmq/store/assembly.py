@@ -443,6 +443,7 @@ class StoreParts:
             self.dispatch,
             self.housekeeping,
             deletions=self._deletions,
+            counters=self.counters,
             flush=self._flush_all,
             effects=effects,
         )

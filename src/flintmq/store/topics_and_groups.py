@@ -110,7 +110,6 @@ class TopicsAndGroups:
             raise UsageError(f"topic {name[:100]!a}: this store is a slave; delete topics at its master")
         for topic in (name, *parts.housekeeping.checked_retry_topics(name)):
             self._groups.end(topic)  # first: none of them may commit an offset of the old messages afterwards
-            parts.counters.forget(topic)
             parts.deletion.delete(topic)
             self._groups.end(topic)
 
@@ -198,6 +197,17 @@ class TopicsAndGroups:
         self._parts.state.check()
         arguments.texts(name=name)
         return self._parts.housekeeping.offsets.of_group(name)
+
+    def all_offsets(self) -> dict[tuple[str, str], dict[int, int]]:
+        """Return the offsets of all consumer groups: (topic, group) -> queue id -> the next offset that it wants.
+
+        Raises:
+            UsageError: the store is closed.
+
+        Thread: any.
+        """
+        self._parts.state.check()
+        return self._parts.housekeeping.offsets.of_all()
 
     def commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Note the offset of the next message that a consumer group wants of a queue.

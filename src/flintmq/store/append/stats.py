@@ -12,7 +12,6 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from flintmq.format.text import java_encode
 from flintmq.kernels.write.fast_get import FastReader
 from flintmq.storage.files.filesystem import Effects
 from flintmq.storage.threads.mutex import Lock
@@ -32,10 +31,11 @@ class StoreStats:
 
     Attributes:
         seconds: since it was opened.
-        puts: messages that got a queue offset (without light queues, which share messages).
+        puts: messages that got a queue offset (without light queues, which share messages), also of topics that were
+            deleted since.
         puts_refused: puts answered with another status than PUT_OK, by its name.
         put_bytes: bytes of log they filled, including unused ends of files.
-        puts_by_topic: the puts of each topic.
+        puts_by_topic: the puts of each topic; of one that was deleted those since then.
         put_times: number of puts by duration, with upstream's labels.
         longest_in_lock_ms: the longest time that one put delayed all others.
         gets_found, gets_missed: calls of `get` that returned messages, and that returned none.
@@ -132,6 +132,7 @@ class Counters:
         self._offsets, self._end = dict(next_offsets), end
         self._lock = Lock()
         self._refused: dict[str, int] = {}
+        self._forgotten = 0  # puts of topics that were deleted
         self._found = self._missed = self._messages = 0
 
     def refused(self, status: str) -> None:
@@ -139,11 +140,11 @@ class Counters:
         with self._lock:
             self._refused[status] = self._refused.get(status, 0) + 1
 
-    def forget(self, topic: str) -> None:
-        """Count the messages of a topic from 0 on: it is deleted, and its offsets begin again."""
-        raw = java_encode(topic)
-        for place in [place for place in list(self._offsets) if place[0] == raw]:
-            self._offsets.pop(place, None)
+    def forget(self, raw: bytes, next_offsets: Mapping[tuple[bytes, int], int]) -> None:
+        """Count the messages of a topic from 0 on: it is deleted, and its offsets begin again from these ones."""
+        before = {place: self._offsets.pop(place, 0) for place in next_offsets if place[0] == raw}
+        if not raw.startswith(_LIGHT):
+            self._forgotten += sum(max(next_offsets[place] - offset, 0) for place, offset in before.items())
 
     def got(self, messages: int) -> None:
         with self._lock:
@@ -163,13 +164,13 @@ class Counters:
         pool_buffers_free: int,
         mapped: tuple[int, int] = (0, 0),
     ) -> StoreStats:
-        topics: dict[str, int] = {}
+        topics, forgotten = dict[str, int](), self._forgotten
         for (topic, queue_id), offset in list(next_offsets.items()):  # list: in one step, while others put
             count = offset - self._offsets.get((topic, queue_id), 0)
             if count > 0 and not topic.startswith(_LIGHT):
                 name = topic.decode("utf-8", "replace")
                 topics[name] = topics.get(name, 0) + count
-        puts = sum(topics.values())
+        puts = sum(topics.values()) + forgotten
         slow = times.counts[1:]
         fast = self.fast
         quickly = (0, 0, 0) if fast is None else (fast.found, fast.missed, fast.messages)

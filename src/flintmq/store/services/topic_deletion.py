@@ -24,6 +24,7 @@ from flintmq.format.text import java_decode, java_encode
 from flintmq.storage.files.filesystem import Effects
 from flintmq.storage.threads.mutex import Lock
 from flintmq.store.append.commit_log import CommitLog
+from flintmq.store.append.stats import Counters
 from flintmq.store.consumequeue import known_ends
 from flintmq.store.layout import deleted_topics
 from flintmq.store.layout.deleted_topics import Deletion, Deletions
@@ -36,7 +37,11 @@ log = logging.getLogger("flintmq.topics")
 class TopicDeletion:
     """Deletes the topics of one open store.
 
-    `flush`: makes the log durable up to now and returns False if it cannot. Thread: any.
+    Thread: any.
+
+    Args:
+        counters: keep what they counted of a topic.
+        flush: makes the log durable up to now and returns False if it cannot.
     """
 
     def __init__(
@@ -47,11 +52,12 @@ class TopicDeletion:
         housekeeping: Housekeeping,
         *,
         deletions: Deletions,
+        counters: Counters,
         flush: Callable[[], bool],
         effects: Effects,
     ) -> None:
         self.root, self.log, self.dispatch, self.housekeeping = root, commit_log, dispatch, housekeeping
-        self._deletions, self._flush, self._effects = dict(deletions), flush, effects
+        self._deletions, self._counters, self._flush, self._effects = dict(deletions), counters, flush, effects
         self._step = Lock()
 
     def finish(self) -> None:
@@ -82,6 +88,7 @@ class TopicDeletion:
             deleted_topics.write(self.root, changed, self._effects)
             # Nothing fails from here on.
             self._deletions = changed
+            self._counters.forget(raw, self.log.next_offsets)
             self.log.begin_again(raw)
             self.housekeeping.known.batch.discard(java_decode(raw))
             return changed
