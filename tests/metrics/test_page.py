@@ -17,10 +17,7 @@ HELP = {"a_total": "Count.", "b_size": "Size."}
         "Orders",
         "库存",
         'say "hi"',
-        "back\\slash",
         "two\nlines",
-        "\\n",
-        '\\"',
         "a,b}",
         "",
         " ",
@@ -42,6 +39,14 @@ def test_what_a_terminal_would_obey_and_what_is_no_utf_8_becomes_visible() -> No
     assert all(c.isprintable() or c == "\n" for c in text)
     topics = [dict(labels)["topic"] for labels in samples(text)["b_size"]]
     assert topics == ["\\x1b[31mred", "\\udcff\\udcfe", "\\u202efdp", "\\ud800", "a\\rb", "\\x00"]
+
+
+def test_no_two_labels_come_out_alike() -> None:
+    page = Page(HELP)
+    for number, text in enumerate(("g\x01", "g\\x01", "g\\\x01", "g\\\\x01", "\n", "\\n", '\\"')):
+        page.add("b_size", number, {"topic": text})
+    topics = [dict(labels)["topic"] for labels in samples(page.text())["b_size"]]
+    assert topics == ["g\\x01", "g\\\\x01", "g\\\\\\x01", "g\\\\\\\\x01", "\n", "\\\\n", '\\\\"']
 
 
 def test_samples_of_one_metric_are_together_and_empty_metrics_are_left_out() -> None:

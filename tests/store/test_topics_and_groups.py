@@ -64,6 +64,7 @@ def test_groups_and_their_offsets(tmp_path):
         assert store.group("made") == settings and store.group("x") is None
         assert store.group_offsets("first") == {("t", 2): 7, ("u", 0): 1} and store.group_offsets("made") == {}
         assert store.group_offsets("%LMQ%l") == {("%LMQ%l", 0): 4}
+        assert store.all_offsets() == {("t", "first"): {2: 7}, ("u", "first"): {0: 1}, ("%LMQ%l", "%LMQ%l"): {0: 4}}
     with open_small(tmp_path) as store:
         store.delete_group("first")
         assert "first" not in store.groups() and store.consumer_offset("first", "t", 2) == 7

@@ -76,9 +76,9 @@ ENGINE_METRICS = {
 BROKER_METRICS = {
     "rocketmq_broker_permission": "Permissions of clients: 6 to read and write, 4 to read.",
     "rocketmq_topic_number": "Topics, with those of the broker that nobody has made.",
-    "rocketmq_consumer_group_number": "Consumer groups of the store.",
+    "rocketmq_consumer_group_number": "Consumer groups of the store; of one that is only read also those that came.",
     "rocketmq_messages_out_total": "Messages that a group got of a topic.",
-    "rocketmq_throughput_out_total": "Bytes of messages that were read for consumers.",
+    "rocketmq_throughput_out_total": "Bytes of the messages that a group got of a topic.",
     "rocketmq_send_to_dlq_messages_total": "Messages that were put to a group's dead letters.",
     "rocketmq_producer_connections": "Connections of producers, each once for each of its groups.",
     "rocketmq_consumer_connections": "Members of a consumer group.",
