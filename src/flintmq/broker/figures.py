@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 from contextlib import suppress
 from typing import Final
 
@@ -69,7 +69,7 @@ class BrokerPage:
             permission |= WRITABLE
             self._add_puts(page, served)
         page.add("rocketmq_broker_permission", permission, labels)
-        got = self._recent.got.sizes.copy()  # before the names: who is in it now, and not in them, is gone
+        got = dict(self._recent.got.messages)  # before the names: who is in it now, and not in them, is gone
         topics, groups = served.topic_names(), served.group_names()
         page.add("rocketmq_topic_number", len(topics), labels)
         page.add("rocketmq_consumer_group_number", len(groups), labels)
@@ -99,15 +99,17 @@ class BrokerPage:
                 of = {**labels, "topic": topic, "message_type": kind, "is_system": _flag(is_system(topic, ""))}
                 page.add("rocketmq_messages_in_total", puts, of)
 
-    def _add_got(self, page: Page, got: Counter[tuple[str, str]], topics: Set[str], groups: Collection[str]) -> None:
+    def _add_got(
+        self, page: Page, got: Mapping[tuple[str, str], int], topics: Set[str], groups: Collection[str]
+    ) -> None:
         """Add what groups got, and forget what is counted of a topic or a group that was deleted."""
         messages, sizes = Counter[_Pair](), Counter[_Pair]()
-        for key, size in got.items():
-            if key[0] in topics and key[1] in groups:
-                messages[_pair(*key)] += self._recent.got.messages[key]
-                sizes[_pair(*key)] += size
-            else:
+        for key, count in got.items():
+            if key[0] not in topics or key[1] not in groups:
                 self._recent.got.forget(key)
+            elif size := self._recent.got.sizes[key]:
+                messages[_pair(*key)] += count
+                sizes[_pair(*key)] += size
         for name, found in (("messages", messages), ("throughput", sizes)):
             for pair, count in sorted(found.items()):
                 page.add(f"rocketmq_{name}_out_total", count, self._of(pair))
@@ -134,7 +136,7 @@ class BrokerPage:
     # -- lag ----------------------------------------------------------------------------------------------------------
 
     def _add_lags(self, page: Page, retries: Set[str]) -> None:
-        """Add how far each group is, of each topic that it has an offset of, and of the retries of that.
+        """Add how far each group is in the topics of its offsets, and in their retries.
 
         `retries`: topics, among them those of retries that a group has while it pops, also before it has an offset.
         """
@@ -178,7 +180,10 @@ class BrokerPage:
 
 
 def _pair(topic: str, group: str) -> _Pair:
-    """Return the key of what a group gets of a topic, for which RocketMQ names the topic that it asked for."""
+    """Return the key of a topic from which a group gets messages.
+
+    RocketMQ names the topic that the group asked for, also of its retries.
+    """
     asked, is_retry = asked_topic(group, topic), topic.startswith(RETRY)
     return is_retry or is_system(asked, group), asked, group, is_retry
 

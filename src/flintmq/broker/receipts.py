@@ -24,7 +24,7 @@ def pop_retry_topic(group: str, topic: str, kind: str = RETRIES) -> str:
 
 
 def asked_topic(group: str, topic: str) -> str:
-    """Return the topic that a group asked for to get messages of a topic: of its retries it is that of the messages."""
+    """Return the topic for which a group asks that gets messages of this one."""
     for kind in (RETRIES, RETRIES_V2):
         topic = topic.removeprefix(pop_retry_topic(group, "", kind))
     return topic

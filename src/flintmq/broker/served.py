@@ -82,7 +82,10 @@ class Served(Protocol):
         """Return whether the store has a consumer group."""
 
     def group_names(self) -> Collection[str]:
-        """Return the names of the store's consumer groups, and of those that came to one that is only read."""
+        """Return the names of the store's consumer groups.
+
+        To one that is only read groups come that it does not have; they are among them.
+        """
 
     @property
     def makes_groups(self) -> bool:

@@ -199,7 +199,9 @@ class TopicsAndGroups:
         return self._parts.housekeeping.offsets.of_group(name)
 
     def all_offsets(self) -> dict[tuple[str, str], dict[int, int]]:
-        """Return the offsets of all consumer groups: (topic, group) -> queue id -> the next offset that it wants.
+        """Return the offsets of all consumer groups.
+
+        Those are (topic, group) -> queue id -> the next offset that it wants.
 
         Raises:
             UsageError: the store is closed.

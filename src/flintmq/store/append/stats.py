@@ -141,7 +141,10 @@ class Counters:
             self._refused[status] = self._refused.get(status, 0) + 1
 
     def forget(self, raw: bytes, next_offsets: Mapping[tuple[bytes, int], int]) -> None:
-        """Count the messages of a topic from 0 on: it is deleted, and its offsets begin again from these ones."""
+        """Count the messages of a topic from 0 on: it is deleted.
+
+        `next_offsets`: of all queues, before those of the topic begin again.
+        """
         before = {place: self._offsets.pop(place, 0) for place in next_offsets if place[0] == raw}
         if not raw.startswith(_LIGHT):
             self._forgotten += sum(max(next_offsets[place] - offset, 0) for place, offset in before.items())

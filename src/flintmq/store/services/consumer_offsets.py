@@ -103,7 +103,7 @@ class ConsumerOffsets:
         }
 
     def of_all(self) -> dict[tuple[str, str], dict[int, int]]:
-        """Return (topic, group) -> queue id -> offset, in one pass, which holds up commits for copies alone."""
+        """Return (topic, group) -> queue id -> offset, of all groups; commits wait for copies alone."""
         with self.file.lock:
             found = [
                 (key, {0: queues} if name == LIGHT_OFFSETS else queues.copy())
