@@ -234,10 +234,10 @@ class ClientConnection(asyncio.Protocol):
 
     # -- its end ------------------------------------------------------------------------------------------------------
 
-    def close(self, why: str) -> None:
+    def close(self, why: str, level: int = logging.WARNING) -> None:
         """End the connection at once, and say why in the log."""
         if not self.is_closed:
-            log.warning("%s: connection closed: %s", self.address, why)
+            log.log(level, "%s: connection closed: %s", self.address, why)
         self.is_closed = self.is_broken = True
         if self._transport is not None:
             self._transport.abort()

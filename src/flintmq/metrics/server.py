@@ -5,14 +5,16 @@ There is no authentication and no encryption: whoever reaches the address can re
 
 from __future__ import annotations
 
+import io
 import logging
 import socket
 import socketserver
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Self
+from typing import Any, Self
 
 from flintmq.errors import FlintError, UsageError
 from flintmq.metrics.page import CONTENT_TYPE
@@ -37,8 +39,11 @@ class HttpServer(ThreadingHTTPServer):
     """
 
     daemon_threads = True  # a client that reads nothing must not keep the process from ending
+    request_queue_size = 128  # clients that come at once
+    connections_max = 32  # at a time; each takes a descriptor and a thread of the process
 
     def __init__(self, option: str, host: str, port: int, handler: type[HttpHandler]) -> None:
+        self._open = set[Any]()
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             super().__init__((host, port), handler)
@@ -50,6 +55,18 @@ class HttpServer(ThreadingHTTPServer):
         """Bind the socket, without asking a name server for the host's name as HTTPServer does."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer a connection in a thread; close it at once where too many are open."""
+        if len(self._open) >= self.connections_max:
+            log.info("%s: connection closed: %d are open", client_address, len(self._open))
+            return self.shutdown_request(request)
+        self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._open.discard(request)
+        super().shutdown_request(request)
 
     @property
     def url(self) -> str:
@@ -77,6 +94,11 @@ class HttpHandler(BaseHTTPRequestHandler):
     server_version = "flintmq"
     sys_version = ""
 
+    def setup(self) -> None:
+        super().setup()
+        self.rfile.close()
+        self.rfile = io.BufferedReader(_RequestBytes(self.connection))
+
     def answer(self, status: int, kind: str, text: str) -> None:
         data = text.encode("utf-8", "backslashreplace")
         self.send_response(status)
@@ -89,6 +111,23 @@ class HttpHandler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
         """Log a request where the program wants to see such lines; http.server prints them."""
         log.debug(format, *args)
+
+
+class _RequestBytes(io.RawIOBase):
+    """The bytes of a request, which has to be there within IDLE_S, in whatever pieces it comes."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection, self._until = connection, time.monotonic() + IDLE_S
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._connection.settimeout(max(self._until - time.monotonic(), 0.001))
+        try:
+            return self._connection.recv_into(buffer)
+        finally:
+            self._connection.settimeout(IDLE_S)
 
 
 class MetricsServer(HttpServer):

@@ -6,6 +6,7 @@ It gets each request with its handler, in the broker's loop. A test says from it
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 import threading
 import time
@@ -20,6 +21,7 @@ from flintmq.broker.requests import Handler, HeldAnswer, Outcome, Request
 from flintmq.errors import UsageError
 
 ASKED_MAX: Final = 100_000  # requests that are kept
+ANSWER_MAX: Final = 0x7FFF  # a code has 16 bits in a binary header
 LOOK_S: Final = 0.01  # between two looks whether a delay was ended
 REMARK: Final = "a test has this request fail"
 
@@ -78,6 +80,8 @@ class Chaos:
     def disturb(self, requests: DisturbedRequests) -> None:
         if requests.times < 1:
             raise UsageError(f"times={requests.times}: give 1 or more")
+        if requests.answer is not None and not 0 <= requests.answer <= ANSWER_MAX:
+            raise UsageError(f"answer={requests.answer}: give 0 to {ANSWER_MAX}")
         with self._lock:
             self._next.append(requests)
 
@@ -98,7 +102,7 @@ class Chaos:
 
         def close() -> None:
             for peer in list(self._peers):
-                peer.close("a test kills the broker")
+                peer.close("a test kills the broker", logging.DEBUG)
             closed.set()
 
         self.clear()
@@ -145,7 +149,8 @@ class Chaos:
         if disturbed.answer is not None:
             return request.answer(disturbed.answer, remark=REMARK)
         assert isinstance(request.peer, ClientConnection)
-        request.peer.close("a test drops it")
+        # No warning for what a test wants: a pipe of standard error that nobody reads would fill, and stop the loop.
+        request.peer.close("a test drops it", logging.DEBUG)
         return None
 
 

@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
+from contextvars import ContextVar
 from typing import Any, Final, Self
 
 from flintmq.broker.broker import Broker
+from flintmq.broker.broker_keys import settings_of
 from flintmq.broker.testing.chaos import Chaos, ClientRequest, DisturbedRequests
 from flintmq.broker.testing.clock import MovedClock
 from flintmq.config.text import check_seconds
+from flintmq.errors import UsageError
 from flintmq.format.group_topics import dead_letter_topic, is_system_topic
 from flintmq.format.text import brief
 from flintmq.message import StoredMessage
 from flintmq.remoting.names import SERVICE_NOT_AVAILABLE
 from flintmq.store import arguments
+from flintmq.store.layout.root_names import is_of_a_store
 from flintmq.store.message_store import MessageStore
 
 LOOK_S: Final = 0.005  # between two looks at the store
 SHOWN_MAX: Final = 4  # messages that an error shows
 LOG: Final = "commitlog"
+ELSEWHERE: Final = frozenset({"storePathCommitLog", "readOnlyCommitLogStorePaths"})  # keys of logs outside of the path
+
+gives_up: ContextVar[Callable[[], bool]] = ContextVar("gives_up", default=lambda: False)
+"""Tells a wait of this thread whether anybody still wants to know."""
 
 
 class BrokerControl:
@@ -40,6 +49,7 @@ class BrokerControl:
 
     Raises:
         ConfigError: an unknown key or an impossible value.
+        UsageError: the configuration names the log of another store, which a kill or a reset would harm.
         FlintError (at the start): as `Broker`.
     """
 
@@ -50,6 +60,9 @@ class BrokerControl:
         **options: Any,
     ) -> None:
         self._path, self._options = os.path.abspath(path), {"dev": True, "config": config, **options}
+        foreign = ELSEWHERE & settings_of(config, options.get("settings", ()))[0].given
+        if foreign:
+            raise UsageError(f"{min(foreign)}: a broker of tests has its log in its own store; leave out this key")
         self._chaos, self._clock, self._running = Chaos(), MovedClock(), ExitStack()
         self._broker = self._made()
         self._is_up = False
@@ -98,10 +111,12 @@ class BrokerControl:
 
         Raises:
             TimeoutError: there are fewer after this time (seconds); it shows those.
-            UsageError: a timeout that is no time.
+            UsageError: a count below 0; a timeout that is no time.
         """
 
         check_seconds("timeout", timeout)
+        if count < 0:
+            raise UsageError(f"count={count}: give 0 or more")
 
         def size() -> int:
             bounds = (self.store.bounds(topic, queue_id) for queue_id in self._queues(topic))
@@ -171,7 +186,7 @@ class BrokerControl:
             before: nothing of what they ask is done. False: it is done, and clients that send again send twice.
 
         Raises:
-            UsageError: times is less than 1.
+            UsageError: times is less than 1; no client can read this code of an answer.
             TypeError: `before` is neither True nor False.
         """
         arguments.flags(before=before)
@@ -202,7 +217,7 @@ class BrokerControl:
 
         That are delay levels, timers, popped messages that nobody acknowledged, and the age at which a producer is
         asked how its transaction ends (at the next transactionCheckInterval). Members and leases stay, pulls wait on,
-        and what clients measure is theirs. A restart keeps the clock.
+        pops that wait are answered, and what clients measure is theirs. A restart keeps the clock, a reset does not.
 
         Raises UsageError: seconds that are no time.
         """
@@ -223,16 +238,26 @@ class BrokerControl:
         files are copied as they are, which is what the kernel keeps of a killed process; after the broker's end the
         copy takes their place. Nobody may put into `store` meanwhile.
 
-        Raises UsageError: the broker is stopped.
+        Raises:
+            UsageError: the broker is stopped.
+            OSError, shutil.Error: the files cannot be copied, or the copy cannot take their place. They are left.
         """
-        aside = f"{self.store.root}.killed"
-        self._chaos.die()
-        # The log last: a queue that is shorter than the log is what a kill leaves, a longer one is not.
-        shutil.copytree(self._path, aside, ignore=shutil.ignore_patterns(LOG), copy_function=_copy)
-        shutil.copytree(os.path.join(self._path, LOG), os.path.join(aside, LOG), copy_function=_copy)
-        self._end()
-        shutil.rmtree(self._path)
-        os.rename(aside, self._path)
+        root = os.path.realpath(self.store.root)
+        aside = tempfile.mkdtemp(prefix=f"{os.path.basename(root)}.killed-", dir=os.path.dirname(root))
+        copy = os.path.join(aside, "copy")
+        try:
+            self._chaos.die()
+            # The log last: a queue that is shorter than the log is what a kill leaves, a longer one is not.
+            shutil.copytree(root, copy, ignore=shutil.ignore_patterns(LOG), copy_function=_copy)
+            shutil.copytree(os.path.join(root, LOG), os.path.join(copy, LOG), copy_function=_copy)
+            self._end()
+            os.rename(root, os.path.join(aside, "before"))
+        except BaseException:
+            self.calm()
+            shutil.rmtree(aside, ignore_errors=True)
+            raise
+        os.rename(copy, root)
+        shutil.rmtree(aside)
 
     def restart(self) -> None:
         """Start the broker again at its address; one that runs is stopped before."""
@@ -247,8 +272,15 @@ class BrokerControl:
         All topics and groups are deleted with their offsets, `requests` is empty, nothing is disturbed any more.
         Clients stay connected. A message that waits for its delay is delivered all the same, and makes its topic again.
 
-        Raises StoreError, OSError: as `delete_topic` and `delete_group`.
+        A clock that was moved goes back to the time of day. Nothing that has seen a later time may meet it, so then the
+        files of the store are deleted, and the broker starts again: clients lose their connection.
+
+        Raises StoreError, OSError: as `delete_topic` and `delete_group`; the files cannot be deleted.
         """
+        if self._clock.ahead_s:
+            self.stop()
+            _delete_store(self._path)
+            self._clock.ahead_s = 0.0
         if not self._is_up:
             self.restart()
         self._chaos.clear()
@@ -294,10 +326,17 @@ class BrokerControl:
 def _until(is_so: Callable[[], bool], timeout: float) -> bool:
     limit = time.monotonic() + timeout
     while not is_so():
-        if time.monotonic() >= limit:
+        if time.monotonic() >= limit or gives_up.get()():
             return False
         time.sleep(LOOK_S)
     return True
+
+
+def _delete_store(path: str) -> None:
+    """Delete what is of a store in a directory, and leave what is not."""
+    for entry in list(os.scandir(path)):
+        if is_of_a_store(entry.name):
+            (shutil.rmtree if entry.is_dir(follow_symlinks=False) else os.unlink)(entry.path)
 
 
 def _copy(source: str, target: str) -> None:

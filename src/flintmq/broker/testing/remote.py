@@ -6,7 +6,9 @@
 The URL has a secret. So neither other users of this machine nor pages in a browser on it can call anything, also not by
 a name of theirs that leads here (DNS rebinding). A refusal is an object with `error`: 400 arguments that cannot be, 403
 another secret, 404 no such method, 409 what was waited for did not come in time, 411 and 413 a body without a length or
-too long, 429 too many calls at once, 500 an error of the broker.
+too long, 429 too many calls at once, 500 an error of the broker, 501 no POST.
+
+A call whose client has gone waits no more.
 """
 
 from __future__ import annotations
@@ -15,19 +17,21 @@ import base64
 import inspect
 import json
 import secrets
+import select
+import socket
 import threading
 from collections.abc import Callable
 from typing import Any, Final, get_args, get_type_hints
 
 from flintmq.broker.testing.chaos import ClientRequest
-from flintmq.broker.testing.control import BrokerControl
+from flintmq.broker.testing.control import BrokerControl, gives_up
 from flintmq.errors import FlintError, UsageError
 from flintmq.message import StoredMessage
 from flintmq.metrics.server import HttpHandler, HttpServer
 
 METHODS: Final = frozenset({
     "wait", "messages", "dead_letters", "lag", "wait_consumed", "requests", "fail", "drop_connections", "delay", "calm",
-    "advance", "reset", "stop", "restart", "kill",
+    "advance", "reset", "metrics", "stop", "restart", "kill",
 })  # fmt: skip
 _ALONE: Final = frozenset({"reset", "stop", "restart", "kill"})  # one at a time
 BODY_MAX: Final = 64 << 10  # bytes of arguments
@@ -46,6 +50,8 @@ class ControlServer(HttpServer):
     Raises UsageError: the address cannot be used.
     """
 
+    connections_max = 2 * CALLS_MAX  # so that one too many is told so
+
     def __init__(self, host: str, port: int, control: BrokerControl, option: str = "--control") -> None:
         self.control, self.secret = control, secrets.token_urlsafe(16)
         self.calls, self.alone = threading.BoundedSemaphore(CALLS_MAX), threading.Lock()
@@ -55,6 +61,11 @@ class ControlServer(HttpServer):
     def url(self) -> str:
         """Return the URL below which the methods are, with its secret."""
         return f"{super().url}/{self.secret}"
+
+    def server_close(self) -> None:
+        """Wait for a start or an end that is under way; none begins any more. The process may end then."""
+        super().server_close()
+        self.alone.acquire()
 
     def call(self, name: str, told: object) -> object:
         """Call a method by its name.
@@ -76,7 +87,7 @@ class _ControlHandler(HttpHandler):
 
     def do_POST(self) -> None:
         secret, _, name = self.path[1:].partition("/")
-        length = self.headers.get("Content-Length", "")
+        length = self.headers.get("Content-Length", "" if "Transfer-Encoding" in self.headers else "0")
         if not secrets.compare_digest(secret.encode(), self.server.secret.encode()):
             self._refuse(403, "this is not the URL that the broker named when it was ready")
         elif name not in METHODS:
@@ -94,6 +105,7 @@ class _ControlHandler(HttpHandler):
                 self.server.calls.release()
 
     def _call(self, name: str, body: bytes) -> None:
+        gives_up.set(self._is_gone)
         try:
             found = self.server.call(name, json.loads(body or b"{}"))
             text = json.dumps({"result": [_shown(one) for one in found] if isinstance(found, list) else found})
@@ -107,6 +119,16 @@ class _ControlHandler(HttpHandler):
             self._refuse(500, str(error))
         else:
             self.answer(200, _JSON, text)
+
+    def _is_gone(self) -> bool:
+        """Return whether the client has closed its connection."""
+        poll = select.poll()
+        poll.register(self.connection, select.POLLIN)
+        return bool(poll.poll(0)) and not self.connection.recv(1, socket.MSG_PEEK)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Refuse what is no request of ours in our form; http.server has pages of HTML."""
+        self._refuse(code, message or self.responses[code][0])
 
     def log_request(self, code: object = "-", size: object = "-") -> None:
         """Log nothing: the line has the secret."""

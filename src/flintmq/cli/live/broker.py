@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from flintmq.broker.testing import BrokerControl
 
 PORT = 9876
+PARENT_S = 1.0  # between two looks whether the process that started this one is there
 EPILOG = examples(
     "flintmq broker store --listen 127.0.0.1:9876",
     "flintmq broker /var/rocketmq/store --read-only --listen 127.0.0.1:9876",
@@ -70,7 +71,8 @@ class BrokerWords:
     )
     control: str | None = option(
         "--control HOST:PORT",
-        "Let tests in any language wait, disturb, kill and reset, by HTTP on this machine; with --dev, or no STORE.",
+        "Let tests in any language wait, disturb, kill and reset, by HTTP on this machine. STORE is new, or left out; "
+        "implies --dev. It ends with the process that started it.",
     )
     config: Annotated[str | None, broker_conf_option("The configuration, broker.conf.")] = None
     settings: SetOption = None
@@ -89,7 +91,7 @@ def command(words: BrokerWords) -> int:
     standard output says that it is ready; with --json an object (event, listen, store, pid, seconds). With
     --register it is one broker of a cluster, that of these name servers.
     """
-    begin = time.monotonic()
+    begin, parent = time.monotonic(), os.getppid()
     from flintmq.broker import Broker
 
     addresses = [parse_address("--listen", words.listen, PORT)]
@@ -137,19 +139,21 @@ def command(words: BrokerWords) -> int:
         else:
             named = "".join(f", {what} {url}" for what, url in more.items())
             out.lines([f"ready: {', '.join(broker.addresses)}, store {store}{named}"])
-        stop.wait()
+        # A test that is killed can end nothing.
+        while not stop.wait(PARENT_S) and (control is None or os.getppid() == parent):
+            pass
     return 0
 
 
 def _control_address(words: BrokerWords) -> tuple[str, int]:
-    """Return where tests come; refuse it for a store that may be worth something."""
+    """Return where tests come; refuse it for a store that is there, which may be worth something."""
     host, port = parse_address("--control", str(words.control), 0)
     if not is_loopback(host):
         raise UsageError(f"--control {host}: is for tests on this machine; give {LOOPBACK}")
-    if words.read_only or not (words.dev or words.store is None):
+    if words.read_only or (words.store is not None and os.path.isdir(words.store) and os.listdir(words.store)):
         raise UsageError(
-            "--control lets tests delete all topics and kill the broker: add --dev, or leave out STORE for a temporary "
-            "one; it does not go with --read-only"
+            "--control lets tests delete all that is in a store: give an empty directory, or leave out STORE for a "
+            "temporary one; it does not go with --read-only"
         )
     return host, port
 
@@ -163,7 +167,7 @@ def _serve_control(
 
     if store is None:  # a kill needs a place beside the store
         store = os.path.join(stack.enter_context(tempfile.TemporaryDirectory(prefix="flintmq-broker-")), "store")
-    broker = stack.enter_context(BrokerControl(store, **options))
+    broker = stack.enter_context(BrokerControl(store, **{**options, "dev": True}))
     server = stack.enter_context(ControlServer(*address, broker))
     stack.enter_context(server.serving())
     return broker, server.url
