@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,10 +13,11 @@ import pytest
 from flintmq import Message, MessageStore
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UnfinishedError, UsageError
+from flintmq.metrics import server as http_server
 from flintmq.metrics.server import SCRAPES, MetricsServer
 from flintmq.metrics.stores import StoresWatch
 from tests.support.prometheus import only, samples
-from tests.support.threads import beside
+from tests.support.threads import beside, within
 
 
 @contextlib.contextmanager
@@ -80,6 +82,36 @@ def test_clients_that_hang_or_go_hold_up_nobody(server: MetricsServer) -> None:
     with socket.create_connection(server.server_address[:2]) as odd:
         odd.sendall(b"\x16\x03\x01 what is this\r\n\r\n")
         assert b"400" in odd.recv(4096)
+    assert ask(server)[0] == 200
+
+
+def test_idle_connections_take_few_descriptors(server: MetricsServer) -> None:
+    with contextlib.ExitStack() as stack:
+        for _ in range(server.connections_max):
+            stack.enter_context(socket.create_connection(server.server_address[:2], timeout=30))
+        for _ in range(3):
+            more = stack.enter_context(socket.create_connection(server.server_address[:2], timeout=5))
+            assert more.recv(1) == b"", "closed at once"
+
+    def is_answered() -> bool:
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            return ask(server)[0] == 200
+        return False
+
+    assert within(is_answered)
+
+
+def test_a_request_has_its_time_however_it_trickles(server: MetricsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "IDLE_S", 0.5)
+    with socket.create_connection(server.server_address[:2], timeout=0.1) as slow:
+        began = time.monotonic()
+        with contextlib.suppress(ConnectionError):
+            while time.monotonic() - began < 20:
+                slow.sendall(b"G")
+                with contextlib.suppress(TimeoutError):
+                    assert slow.recv(1) == b""
+                    break
+        assert 0.4 < time.monotonic() - began < 10
     assert ask(server)[0] == 200
 
 

@@ -1,5 +1,7 @@
 """A broker that a test holds: what it waits for, and what it disturbs."""
 
+import logging
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -8,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from flintmq.broker.testing import BrokerControl
+from flintmq.broker.testing import BrokerControl, control
 from flintmq.errors import UsageError
 from flintmq.message import Message
 from flintmq.remoting.frames import RemotingFrame
@@ -165,6 +167,45 @@ def test_numbers_that_cannot_be(broker: BrokerControl):
     for call in (lambda: broker.fail(10, times=0), lambda: broker.drop_connections(0), lambda: broker.delay(10, -1)):
         with pytest.raises(UsageError, match=r"give [01] or more"):
             call()
+    for answer in (-1, 0x8000, 99999999999):
+        with pytest.raises(UsageError, match="give 0 to 32767"):
+            broker.fail(10, answer)
+    with pytest.raises(UsageError, match=r"^count=-1: give 0 or more$"):
+        broker.wait("T", -1)
+
+
+def test_the_largest_code_of_an_answer_can_be_read(broker: BrokerControl, client: Line):
+    broker.fail(SEND_SHORT, 0x7FFF, times=1)
+    assert sent(client, b"x").code == 0x7FFF
+
+
+@pytest.mark.parametrize("key", ["storePathCommitLog", "readOnlyCommitLogStorePaths"])
+@pytest.mark.parametrize("way", ["config", "file", "settings"])
+def test_the_log_of_another_store_is_not_taken(tmp_path: Path, key: str, way: str):
+    with BrokerControl(tmp_path / "mine") as broker:
+        broker.store.put(Message("T", b"x"))
+    log = str(tmp_path / "mine" / "commitlog")
+    (tmp_path / "broker.conf").write_text(f"{key}={log}\n", encoding="utf-8")
+    words: dict[str, Any] = {
+        "config": {"config": {key: log}},
+        "file": {"config": tmp_path / "broker.conf"},
+        "settings": {"settings": [f"{key}={log}"]},
+    }[way]
+    with pytest.raises(UsageError, match=f"^{key}: .* leave out this key$"):
+        BrokerControl(tmp_path / "store", **words)
+
+
+def test_what_a_test_disturbs_is_no_warning(broker: BrokerControl, client: Line, caplog: pytest.LogCaptureFixture):
+    """A pipe of standard error that nobody reads would fill with them, and stop the broker."""
+    caplog.set_level(logging.INFO, "flintmq")
+    broker.drop_connections()
+    client.start(PULL, pull())
+    assert client.hung_up()
+    with Line(broker.address) as line:
+        line.ask(PULL, pull())
+        broker.kill()
+        assert line.hung_up()
+    assert "connection closed" not in caplog.text
 
 
 def test_a_restart_keeps_address_and_messages(broker: BrokerControl, client: Line):
@@ -212,13 +253,64 @@ def test_a_kill_leaves_no_clean_end_and_every_answered_message(broker: BrokerCon
     broker.kill()
     with pytest.raises(EOFError):
         client.answer(waiting)
-    assert (tmp_path / "store" / "abort").exists() and not (tmp_path / "store.killed").exists()
+    assert (tmp_path / "store" / "abort").exists() and [path.name for path in tmp_path.iterdir()] == ["store"]
     with open_store(tmp_path / "store") as view:
         assert [message.body for message in view.messages()] == [b"%d" % n for n in range(200)]
     broker.restart()
     assert [message.body for message in broker.wait("T", 200)] == [b"%d" % n for n in range(200)]
     broker.stop()
     assert not (tmp_path / "store" / "abort").exists()
+
+
+def test_a_kill_that_fails_changes_nothing(broker: BrokerControl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def fails(source: str, target: str) -> None:
+        raise OSError("no space left")
+
+    broker.store.put(Message("T", b"1"))
+    with monkeypatch.context() as patch:
+        patch.setattr(control, "_copy", fails)
+        with pytest.raises(shutil.Error, match="no space left"):
+            broker.kill()
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+    with Line(broker.address) as line:
+        assert sent(line, b"2").code == SUCCESS, "nothing is disturbed any more"
+    broker.kill()
+    broker.restart()
+    assert [message.body for message in broker.wait("T", 2)] == [b"1", b"2"]
+
+
+def test_a_kill_needs_no_name_that_another_may_have(broker: BrokerControl, tmp_path: Path):
+    """Also an earlier kill that was ended in the midst may have left something."""
+    (tmp_path / "store.killed").mkdir()
+    (tmp_path / "store.killed" / "mine").write_bytes(b"x")
+    broker.store.put(Message("T", b"1"))
+    broker.kill()
+    broker.restart()
+    assert [message.body for message in broker.wait("T", 1)] == [b"1"]
+    assert (tmp_path / "store.killed" / "mine").read_bytes() == b"x"
+
+
+def test_a_kill_ends_with_one_store_or_the_other(
+    broker: BrokerControl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """If the copy cannot take its place, neither is deleted."""
+    broker.store.put(Message("T", b"1"))
+    rename, names = control.os.rename, list[str]()
+
+    def fails_later(source: str, target: str) -> None:
+        names.append(target)
+        if len(names) == 2:
+            raise OSError("gone")
+        rename(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(control.os, "rename", fails_later)
+        with pytest.raises(OSError, match="gone"):
+            broker.kill()
+    [aside] = tmp_path.iterdir()
+    for name in ("before", "copy"):
+        with open_store(aside / name) as view:
+            assert [message.body for message in view.messages()] == [b"1"]
 
 
 def test_clients_that_send_meanwhile_lose_no_answered_message_by_a_kill(broker: BrokerControl):
@@ -297,6 +389,40 @@ def test_an_old_transaction_is_asked_for_when_the_clock_is_moved(tmp_path: Path)
         broker.advance(3601)
         asked = client.frame()
         assert asked is not None and (asked.code, asked.fields["msgId"]) == (CHECK_TRANSACTION, "K")
+
+
+def test_a_reset_sets_a_moved_clock_right(tmp_path: Path, broker: BrokerControl, client: Line):
+    """The next test finds the time of day, a store that has seen no other, and nothing that waits."""
+    sent(client, b"level", properties="DELAY\x0118\x02")
+    broker.store.create_group("G")
+    (tmp_path / "store" / "notes.txt").write_bytes(b"mine")
+    broker.advance(3600)
+    sent(client, b"late")
+    address = broker.address
+    broker.reset()
+    assert broker.address == address and client.hung_up() and broker.requests() == []
+    assert list(broker.store.groups()) == [] == broker.messages("T")
+    assert (tmp_path / "store" / "notes.txt").read_bytes() == b"mine"
+    due = int(time.time() * 1000) + 2000
+    with Line(address) as again:
+        assert sent(again, b"now").code == SUCCESS
+        assert sent(again, b"timer", properties=f"TIMER_DELIVER_MS\x01{due}\x02").code == SUCCESS
+        assert len(popped(again.ask(POP, pop(invisibleTime=1000)))) == 1
+        [first] = broker.wait("T", 1)
+        assert abs(first.store_timestamp - time.time() * 1000) < 60_000
+        assert [message.body for message in broker.wait("T", 2)] == [b"now", b"timer"]
+        assert time.time() * 1000 >= due, "not before its time"
+        assert [message.body for message in broker.wait("%RETRY%G_T", 1)] == [b"now"]
+    broker.advance(7200)
+    with pytest.raises(TimeoutError):
+        broker.wait("T", 3, timeout=0.5)
+
+
+def test_pops_that_wait_are_answered_when_the_clock_is_moved(broker: BrokerControl, client: Line):
+    waiting = client.start(POP, pop(pollTime=20_000))
+    assert client.is_quiet(0.1)
+    broker.advance(3600)
+    assert client.answer(waiting).code == POLLING_TIMEOUT
 
 
 def test_a_clock_that_cannot_be(broker: BrokerControl):

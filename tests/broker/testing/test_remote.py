@@ -4,6 +4,7 @@ import base64
 import http.client
 import inspect
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,7 +59,7 @@ def error(server: ControlServer, name: str, told: Any = None, status: int = 400)
 def test_every_method_is_offered_or_not_on_purpose():
     """What a user of the fixture may call; not what is Python's own."""
     found = {name for name, _ in inspect.getmembers(BrokerControl, inspect.isfunction) if not name.startswith("_")}
-    assert found - METHODS == {"metrics"} and found >= METHODS, "metrics have an address of their own"
+    assert found == METHODS
 
 
 def test_what_a_test_sees(server: ControlServer):
@@ -77,6 +78,7 @@ def test_what_a_test_sees(server: ControlServer):
     assert result(server, "requests", code=None) == [asked] and result(server, "requests", code=11) == []
     late = "T has 1 of 2 messages after 0.01 s: b'tea'"
     assert error(server, "wait", {"topic": "T", "count": 2, "timeout": 0.01}, 409) == late
+    assert "flintmq_broker_connections" in result(server, "metrics")
     assert "has no offsets" in error(server, "wait_consumed", {"group": "G", "timeout": 0}, 409)
 
 
@@ -134,6 +136,8 @@ def test_a_clock_that_is_moved(server: ControlServer):
         ("fail", {"code": 10, "times": 0}, "times=0: give 1 or more"),
         ("fail", {"code": 10, "before": "no"}, "before='no': give bool"),
         ("requests", {"code": [1]}, "code=[1]: give int | None"),
+        ("wait", {"topic": "T", "count": -1}, "count=-1: give 0 or more"),
+        ("fail", {"code": 10, "answer": 99999999999}, "answer=99999999999: give 0 to 32767"),
         ("calm", [], "the body is no object"),
     ],
 )
@@ -152,18 +156,35 @@ def test_bodies_that_cannot_be(server: ControlServer):
     assert post(server, path, b"{}")[0] == 200
 
 
+def asked(server: ControlServer, text: str) -> tuple[str, str]:
+    """The first line and the body of an answer to a request, as bytes of a socket."""
+    with socket.create_connection(server.server_address[:2], timeout=30) as line:
+        line.sendall(text.replace("\n", "\r\n").encode())
+        with line.makefile("rb") as file:
+            head, _, body = file.read().decode().partition("\r\n\r\n")
+    return head.partition("\r\n")[0], body
+
+
+def test_no_body_is_an_empty_one(server: ControlServer):
+    """So asks curl -X POST; a body in chunks is refused in words."""
+    path = f"/{server.secret}"
+    assert asked(server, f"POST {path}/stop HTTP/1.1\nHost: x\n\n") == ("HTTP/1.0 200 OK", '{"result": null}')
+    status, body = asked(server, f"POST {path}/calm HTTP/1.1\nTransfer-Encoding: chunked\n\n")
+    assert status == "HTTP/1.0 411 Length Required" and "Content-Length" in json.loads(body)["error"]
+
+
 def test_who_does_not_know_the_secret(server: ControlServer):
     for path in ("/reset", "//reset", f"/{server.secret[:-1]}/reset", f"/{server.secret}x/reset", "/%fc/reset", "/"):
         status, found = post(server, path)
         assert status == 403 and "not the URL" in found["error"] and server.secret not in found["error"]
-    for name in ("store", "__init__", "address", "_end", "metrics", "", "wait/x"):
+    for name in ("store", "__init__", "address", "_end", "", "wait/x"):
         assert "there are advance, calm" in error(server, name, status=404)
     connection = http.client.HTTPConnection(*map(str, server.server_address[:2]), timeout=30)
     for method in ("GET", "OPTIONS", "PUT"):
         connection.request(method, f"/{server.secret}/messages")
         answer = connection.getresponse()
         assert answer.status == 501 and answer.getheader("Access-Control-Allow-Origin") is None
-        answer.read()
+        assert json.loads(answer.read()) == {"error": f"Unsupported method ({method!r})"}
 
 
 def test_too_many_calls_at_once(server: ControlServer, monkeypatch: pytest.MonkeyPatch):
@@ -181,6 +202,44 @@ def test_too_many_calls_at_once(server: ControlServer, monkeypatch: pytest.Monke
         assert ask(server, "requests")[0] == 429
         go.set()
     assert found == [200] * CALLS_MAX and ask(server, "requests")[0] == 200
+
+
+def test_calls_whose_clients_have_gone_lock_nobody_out(server: ControlServer):
+    body = json.dumps({"topic": "T", "count": 1, "timeout": 3600})
+    request = f"POST /{server.secret}/wait HTTP/1.1\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+    lines = [socket.create_connection(server.server_address[:2]) for _ in range(CALLS_MAX + 8)]
+    for line in lines:
+        line.sendall(request)
+    assert within(lambda: ask(server, "requests")[0] == 429)
+    for line in lines:
+        line.close()
+    assert within(lambda: ask(server, "requests")[0] == 200)
+
+
+def test_as_many_calls_as_may_come_at_once(server: ControlServer):
+    with beside(*[lambda: result(server, "wait", topic="T", count=0)] * CALLS_MAX):
+        pass
+
+
+def test_its_end_waits_for_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    inside, go, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def kill(self: BrokerControl) -> None:
+        inside.set()
+        assert go.wait(60)
+
+    monkeypatch.setattr(BrokerControl, "kill", kill)
+    server = ControlServer("127.0.0.1", 0, BrokerControl(tmp_path / "store"))
+
+    def serve() -> None:
+        with server, server.serving():
+            assert inside.wait(60)
+        ended.set()
+
+    with beside(serve, lambda: ask(server, "kill")):
+        assert inside.wait(60) and not ended.wait(1)
+        go.set()
+    assert ended.is_set()
 
 
 def test_a_result_that_is_too_large(server: ControlServer, monkeypatch: pytest.MonkeyPatch):
