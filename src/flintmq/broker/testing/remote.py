@@ -50,7 +50,7 @@ class ControlServer(HttpServer):
     Raises UsageError: the address cannot be used.
     """
 
-    connections_max = 2 * CALLS_MAX  # so that one too many is told so
+    connections_max = 2 * CALLS_MAX  # so that one call too many gets its 429
 
     def __init__(self, host: str, port: int, control: BrokerControl, option: str = "--control") -> None:
         self.control, self.secret = control, secrets.token_urlsafe(16)
@@ -63,7 +63,10 @@ class ControlServer(HttpServer):
         return f"{super().url}/{self.secret}"
 
     def server_close(self) -> None:
-        """Wait for a start or an end that is under way; none begins any more. The process may end then."""
+        """Wait for a start or an end of the broker that is under way.
+
+        None begins any more, so the process may end.
+        """
         super().server_close()
         self.alone.acquire()
 

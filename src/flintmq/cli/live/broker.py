@@ -146,7 +146,7 @@ def command(words: BrokerWords) -> int:
 
 
 def _control_address(words: BrokerWords) -> tuple[str, int]:
-    """Return where tests come; refuse it for a store that is there, which may be worth something."""
+    """Return where tests come; refuse it for a store that has something in it."""
     host, port = parse_address("--control", str(words.control), 0)
     if not is_loopback(host):
         raise UsageError(f"--control {host}: is for tests on this machine; give {LOOPBACK}")
