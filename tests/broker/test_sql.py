@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from flintmq.broker import sql
 from flintmq.broker.sql import DEPTH_MAX, LENGTH_MAX, compiled, wanted
 from flintmq.errors import FormatError
 
@@ -161,6 +162,52 @@ def test_what_means_harm_is_refused_soon(text: str):
     with pytest.raises(FormatError):
         compiled(text)
     assert time.process_time() - begin < 1
+
+
+@pytest.mark.parametrize("text", ["-", "0", "--\n", "0-", "-0.5"])
+def test_each_letter_is_looked_at_a_few_times(text: str):
+    """Times of this thread are compared: ten times the letters take a hundred times as long, if each looks at all."""
+
+    def taken(letters: int) -> float:
+        times = list[float]()
+        for _ in range(3):
+            asked = text * (letters // len(text))
+            begin = time.thread_time()
+            words = list(sql._words(asked))
+            times.append(time.thread_time() - begin)
+            assert words[-1] == ("", "", len(asked))
+        return min(times)
+
+    assert taken(40_000) < 40 * taken(4000)
+
+
+def test_refusals_are_kept(monkeypatch: pytest.MonkeyPatch):
+    parsed = list[str]()
+
+    class Counted(sql._ConditionParser):
+        def __init__(self, text: str) -> None:
+            parsed.append(text)
+            super().__init__(text)
+
+    monkeypatch.setattr(sql, "_ConditionParser", Counted)
+    refusals = list[FormatError]()
+    for _ in range(3):
+        with pytest.raises(FormatError, match="cannot follow what comes before") as refused:
+            compiled("a = refusals >")
+        refusals.append(refused.value)
+    assert parsed == ["a = refusals >"]
+    assert len({str(one) for one in refusals}) == 1 and len({id(one) for one in refusals}) == 3
+
+
+def test_digits_that_are_several_words():
+    """A number begins with no zero, but for 0 itself; one with a point does."""
+    words = [word for _, word, _ in sql._words("007 00.5 0001e5 00L 1.5.5 0.0 00")][:-1]
+    assert words == ["0", "0", "7", "00.5", "0001e5", "0", "0", "L", "1.5", ".5", "0.0", "0", "0"]
+
+
+def test_comments():
+    words = [word for _, word, _ in sql._words("a--b\n=--\r1 --c")][:-1]
+    assert words == ["a", "=", "1", "-", "-", "c"], "one without an end of line is none"
 
 
 LONG = 1_000_000

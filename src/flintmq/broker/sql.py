@@ -32,14 +32,15 @@ Evaluate: TypeAlias = Callable[[Mapping[str, str]], Any]  # properties to text, 
 _INTS, _LONGS = 1 << 31, 1 << 63
 
 _WORD = re.compile(
-    r"""(?P<space>[ \t\n\r\f]+|--[^\n\r]*[\n\r]|/\*(?s:.*?)\*/)
-    |(?P<double>(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+)
+    r"""(?P<space>[ \t\n\r\f]+|/\*(?s:.*?)\*/)
+    |(?P<double>(?:(?<![0-9])[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|(?<![0-9])[0-9]+[eE][+-]?[0-9]+)
     |(?P<whole>0|[1-9][0-9]*[lL]?)
     |(?P<text>'[^']*'(?:'[^']*')*)
     |(?P<name>[A-Za-z_$][A-Za-z0-9_$]*)
     |(?P<sign><>|>=|<=|[=<>(),+-])""",
     re.VERBOSE,
 )
+_COMMENT = re.compile(r"(?P<space>--[^\n\r]*[\n\r])")  # apart: without an end of line it is two signs
 _ORDERS: Final[Mapping[str, Callable[[int, int], bool]]] = {
     ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le,
 }  # fmt: skip
@@ -55,7 +56,6 @@ _DOUBLE = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(
 _BLANKS = "".join(map(chr, range(33)))
 
 
-@lru_cache(KEPT)
 def compiled(text: str) -> Evaluate:
     """Return the function of a condition: True, False or None of the properties of a message.
 
@@ -66,8 +66,20 @@ def compiled(text: str) -> Evaluate:
     """
     if len(text) > LENGTH_MAX:
         raise FormatError(f"a condition of {len(text)} letters; {LENGTH_MAX} are the most")
+    found = _compiled(text)
+    if isinstance(found, FormatError):
+        raise FormatError(found.reason, found.position)
+    return found
+
+
+@lru_cache(KEPT)
+def _compiled(text: str) -> Evaluate | FormatError:
+    """Return the function of a condition, or its refusal: that of a long one takes as long."""
     parser = _ConditionParser(text)
-    return parser.logic(parser.alternatives()).of
+    try:
+        return parser.logic(parser.alternatives()).of
+    except FormatError as error:
+        return error.with_traceback(None)  # which keeps all the words
 
 
 def wanted(text: str) -> Callable[[Mapping[str, str]], bool]:
@@ -108,8 +120,8 @@ def _words(text: str) -> Iterator[tuple[str, str, int]]:
 
     The last one is of kind "": the end; or "?": letters that are none, which is an error only for who gets there.
     """
-    at = 0
-    while (found := _WORD.match(text, at)) is not None:
+    at, last = 0, max(text.rfind("\n"), text.rfind("\r"))
+    while (found := (at < last and _COMMENT.match(text, at)) or _WORD.match(text, at)) is not None:
         kind, word = found.lastgroup or "", found[0]
         if kind != "space":
             yield word.upper() if kind == "sign" or word.upper() in _KEYWORDS else kind, word, at
