@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from flintmq.broker import Broker
+from flintmq.broker.connection import ClientConnection
 from flintmq.errors import FlintError, UsageError
 from flintmq.remoting.client import RemotingClient
 from tests.broker.talk import LIMIT_S, Line, heartbeat, pull, send
@@ -100,6 +101,30 @@ def test_a_read_that_hangs_does_not_keep_it(resting: Path, monkeypatch: pytest.M
     took = time.monotonic() - begin
     going_on.set()
     assert STOP_S * 0.9 < took < STOP_S + 2
+
+
+def test_a_member_that_goes_at_the_end_is_no_news(
+    resting: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """Our side of the other's connection has ended, and waits for what it does not read."""
+    monkeypatch.setattr("flintmq.broker.broker.STOP_S", 0.5)
+    gone, lost = list[ClientConnection](), ClientConnection.connection_lost
+
+    def noted(of: ClientConnection, error: Exception | None) -> None:
+        lost(of, error)
+        gone.append(of)
+
+    monkeypatch.setattr(ClientConnection, "connection_lost", noted)
+    with Broker(resting, read_only=True) as broker, Line(broker.address, receive_buffer=4096) as silent:
+        broker._now._requests.add({4711: lambda asked: asked.answer(body=bytes(1 << 20))})
+        silent.ask(34, body=heartbeat("a", "G"))
+        for _ in range(20):
+            silent.start(4711)
+        with Line(broker.address) as other:
+            other.ask(34, body=heartbeat("b", "G"))
+            broker.__exit__()
+            assert len(gone) == 2, "the one that takes all first"
+    assert [one.getMessage() for one in caplog.records if one.levelname == "ERROR"] == []
 
 
 def test_figures_from_any_thread(resting: Path):

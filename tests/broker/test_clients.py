@@ -9,7 +9,7 @@ import pytest
 
 from flintmq.broker import Broker, clients
 from flintmq.broker.clients import Clients
-from flintmq.broker.requests import Request
+from flintmq.broker.requests import Refused, Request
 from flintmq.remoting.frames import RemotingFrame, decode_frame
 from tests.broker.talk import Line, heartbeat
 from tests.support.own_time import own_time
@@ -154,6 +154,36 @@ def test_silence_takes_a_member_out(monkeypatch: pytest.MonkeyPatch):
     assert dict(table.groups())["G"] == {} and "G" in table.names(), "a group is known also if nobody is left"
 
 
+def test_producer_groups_of_a_connection_are_counted(monkeypatch: pytest.MonkeyPatch):
+    """However many heartbeats bring them; those that fell silent, or left, count no more."""
+    monkeypatch.setattr(clients, "GROUPS_MAX", 3)
+    now = [1000.0]
+    own_time(monkeypatch, clients, monotonic=lambda: now[0])
+    table, peer = Clients(), FakePeer()
+
+    def beat(*groups: str, client: str = "a", by: FakePeer = peer) -> None:
+        told = {"clientID": client, "producerDataSet": [{"groupName": group} for group in groups]}
+        table.heartbeat(Request(RemotingFrame(HEARTBEAT, body=json.dumps(told).encode()), by, 479))
+
+    beat("A", "B")
+    now[0] += 60
+    beat("B", "C")
+    beat("B", "D", client="b", by=FakePeer())
+    with pytest.raises(Refused, match="3 producer groups"):
+        beat("D")
+    now[0] += 61
+    table.sweep()
+    beat("D")
+    with pytest.raises(Refused, match="3 producer groups"):
+        beat("A")
+    fields = {"clientID": "a", "producerGroup": "C"}
+    table.leave(Request(RemotingFrame(LEAVE, fields=fields), peer, 479))
+    beat("A")
+    now[0] += 121
+    table.sweep()
+    assert (table._producers, table._produces) == ({}, {})
+
+
 def test_a_member_of_two_groups_may_fall_silent_in_one(monkeypatch: pytest.MonkeyPatch):
     """The heartbeat of a client that gave up a consumer names the other group alone."""
     now = [0.0]
@@ -187,6 +217,9 @@ def test_the_newest_subscription_counts(monkeypatch: pytest.MonkeyPatch):
         (b'{"clientID":""}', "clientID"),
         (b'{"clientID":"a","consumerDataSet":[{}]}', "groupName"),
         (b'{"clientID":"a","consumerDataSet":[{"groupName":5}]}', "groupName"),
+        (b'{"clientID":"%s"}' % (b"x" * 1025), "a clientID of 1025 letters; 1024 are the most"),
+        (b'{"clientID":"a","consumerDataSet":[{"groupName":"%s"}]}' % (b"x" * 1025), "a groupName of 1025 letters"),
+        (b'{"clientID":"a","producerDataSet":[{"groupName":"%s"}]}' % (b"x" * 1025), "a groupName of 1025 letters"),
     ],
 )
 def test_heartbeats_that_are_none(broker: Broker, line: Connected, body: bytes, said: str):

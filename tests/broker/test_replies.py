@@ -132,12 +132,77 @@ def test_another_connection_of_the_client_takes_its_place(writing: Callable[...,
     broker = writing()
     old, new, replier = line(broker), line(broker), line(broker)
     ask(old)
-    ask(new)
+    assert new.ask(HEARTBEAT, body=heartbeat("asker", "P")).code == 0
     old.close()
     assert within(lambda: broker.stats().connections == 2)
     number = replier.start(325, of_reply(), b"answer")
     take(new, pushed(new))
     assert replier.answer(number).code == 0
+
+
+def test_who_forwards_a_request_does_not_get_its_reply(writing: Callable[..., Broker], line: Connected):
+    """It copies a message with all its properties, the client id of who asked among them."""
+    broker = writing()
+    asker, forwarder, replier = line(broker), line(broker), line(broker)
+    ask(asker)
+    ask(forwarder)
+    number = replier.start(325, of_reply(), b"answer")
+    take(asker, pushed(asker))
+    assert replier.answer(number).code == 0 and forwarder.is_quiet(0.05)
+    asker.close()
+    assert within(lambda: broker.stats().connections == 2)
+    ask(forwarder)
+    number = replier.start(325, of_reply(), b"answer")
+    take(forwarder, pushed(forwarder))
+    assert replier.answer(number).code == 0, "nobody else is there by that id"
+
+
+def test_a_request_that_is_refused_makes_no_client_known(writing: Callable[..., Broker], line: Connected):
+    broker = writing()
+    asker = line(broker)
+    text = f"REPLY_TO_CLIENT\x01asker\x02UNIQ_KEY\x01A1\x02long\x01{'x' * 32768}\x02"
+    assert asker.ask(310, send("T", 0, text), b"question").code == 13
+    refused = line(broker).ask(325, of_reply(), b"1")
+    assert (refused.code, refused.remark) == (1, "push reply message fail, channel of <asker> not found.")
+
+
+def test_replies_to_a_client_that_reads_nothing(
+    writing: Callable[..., Broker], line: Connected, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("flintmq.broker.connection.UNSENT_MAX", 1 << 20)
+    broker, body = writing(config={"storeReplyMessageEnable": "false"}), bytes(1 << 20)
+    replier = line(broker)
+    with Line(broker.address, receive_buffer=4096) as asker:
+        ask(asker)
+        for _ in range(40):
+            replier.start(325, of_reply(), body, flag=2)
+        refused = replier.ask(325, of_reply(), body)
+        assert (refused.code, refused.remark) == (1, "push reply message to askerfail."), "and at once"
+        kept = 0
+        while asker.frame(0.5) is not None:
+            kept += 1
+        assert 1 <= kept <= 10, "what the system's buffers hold, the limit, and one more"
+
+
+def test_replies_to_a_client_that_answers_none(
+    writing: Callable[..., Broker], line: Connected, monkeypatch: pytest.MonkeyPatch
+):
+    """Each is kept until it is answered, or 10 s are over."""
+    monkeypatch.setattr("flintmq.broker.calls.UNANSWERED_MAX", 1000)
+    broker = writing()
+    asker, replier = line(broker), line(broker)
+    ask(asker)
+    numbers, found = list[int](), list[RemotingFrame]()
+    for _ in range(2):
+        numbers.append(replier.start(325, of_reply(), bytes(1000)))
+        found.append(pushed(asker))
+    assert replier.ask(325, of_reply(), bytes(1000)).remark == "push reply message to askerfail."
+    for number, frame in zip(numbers, found, strict=True):
+        take(asker, frame)
+        assert replier.answer(number).code == 0
+    number = replier.start(325, of_reply(), bytes(1000))
+    take(asker, pushed(asker))
+    assert replier.answer(number).code == 0 and not broker._now._clients.calls._unanswered
 
 
 def test_a_reply_may_not_go_anywhere(writing: Callable[..., Broker], line: Connected):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from flintmq.broker.calls import Calls
-from flintmq.broker.requests import Answer, Handler, Need, Peer, Refused, Request
+from flintmq.broker.requests import Answer, Handler, Need, Peer, Refused, Request, member_text
 from flintmq.format import config_json
 from flintmq.remoting.names import (
     CONSUMER_NOT_ONLINE,
@@ -25,6 +25,7 @@ from flintmq.remoting.pulls import TAG
 
 SILENT_S: Final = 120.0  # after which a member has left
 GROUPS_MAX: Final = 1000  # of one client: each is looked at in the loop, and its members are notified
+NAME_MAX: Final = 1024  # letters of a client id, or of a group
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +75,14 @@ class Clients:
     Attributes:
         admit: makes a group that is not known, if that may be.
         gone: gets a group and a client that has left it.
+        ended: gets a group of which a client has said that it ends.
         calls: requests of ours to them.
     """
 
     def __init__(self) -> None:
         self.admit: Callable[[str], Coroutine[None, None, None]] | None = None
         self.gone: Callable[[str, str], None] = lambda group, client: None
+        self.ended: Callable[[str], None] = lambda group: None
         self._groups: dict[str, dict[str, ConsumerClient]] = {}
         self._newest: dict[tuple[str, str], Subscription] = {}  # of group and topic, until a member says more, or goes
         self._producers: dict[str, dict[Peer, Producer]] = {}  # group -> connection
@@ -114,6 +117,14 @@ class Clients:
     def members(self, group: str) -> Mapping[str, ConsumerClient]:
         return self._groups.get(group, {})
 
+    def consumers(self, group: str, topic: str) -> set[Peer]:
+        """Return connections of members that may consume a topic: one without subscriptions pulls what it likes.
+
+        Java's DefaultLitePullConsumer is such a one after `assign`.
+        """
+        members = self.members(group).values()
+        return {one.peer for one in members if topic in one.subscriptions or not one.subscriptions}
+
     def subscription(self, group: str, topic: str) -> Subscription | None:
         """Return the newest subscription of a group to a topic, for which each pull asks."""
         newest = self._newest.get((group, topic))
@@ -127,10 +138,17 @@ class Clients:
     # -- producers --------------------------------------------------------------------------------------------------
 
     def note_producer(self, group: str, request: Request) -> None:
-        """Know who sent a request as one of a group of producers, to be asked from now on."""
+        """Know who sent a request as one of a group of producers, to be asked from now on.
+
+        Raises Refused: its name is too long, or its connection has too many.
+        """
+        _checked("groupName", group)
+        groups = self._produces.setdefault(request.peer, set())
+        if len(groups) >= GROUPS_MAX and group not in groups:
+            raise Refused(SYSTEM_ERROR, f"one more than {GROUPS_MAX} producer groups, which are the most")
+        groups.add(group)
         made = Producer(request.frame.language, request.frame.version, time.monotonic(), request.may)
         self._producers.setdefault(group, {})[request.peer] = made
-        self._produces.setdefault(request.peer, set()).add(group)
 
     def producers(self) -> Iterator[Producer]:
         """Yield the connections of producers, each once for each of its groups.
@@ -164,10 +182,14 @@ class Clients:
             del self._peers[client]
 
     def _take_out_producers(self, group: str, which: Callable[[Peer, float], bool]) -> None:
-        kept = {peer: one for peer, one in self._producers.get(group, {}).items() if not which(peer, one.heard)}
-        if kept:
-            self._producers[group] = kept
-        else:
+        found = self._producers.get(group, {})
+        for peer in [peer for peer, one in found.items() if which(peer, one.heard)]:
+            del found[peer]
+            groups = self._produces.get(peer, set())
+            groups.discard(group)
+            if not groups:
+                self._produces.pop(peer, None)
+        if not found:
             self._producers.pop(group, None)
 
     # -- requests ---------------------------------------------------------------------------------------------------
@@ -175,9 +197,7 @@ class Clients:
     def heartbeat(self, request: Request) -> Answer | Coroutine[None, None, Answer]:
         """Take a client's groups and subscriptions, and notify the groups that changed."""
         told = request.json()
-        client = told.get("clientID")
-        if not isinstance(client, str) or not client:
-            raise Refused(SYSTEM_ERROR, "the body's clientID is missing")
+        client = _checked("clientID", member_text(told, "clientID"))
         self.note_client(client, request.peer)
         for one in _objects(told.get("producerDataSet")):
             group = one.get("groupName")
@@ -187,9 +207,7 @@ class Clients:
         if len(consumers) > GROUPS_MAX:
             raise Refused(SYSTEM_ERROR, f"a heartbeat of {len(consumers)} consumer groups; {GROUPS_MAX} are the most")
         for one in consumers:
-            group = one.get("groupName")
-            if not isinstance(group, str) or not group:
-                raise Refused(SYSTEM_ERROR, "a groupName of the body is missing")
+            group = _checked("groupName", member_text(one, "groupName"))
             member = ConsumerClient(
                 request.peer,
                 request.frame.language,
@@ -221,8 +239,10 @@ class Clients:
 
     def leave(self, request: Request) -> Answer:
         """Take a client out of the groups that it names."""
-        self._producers.get(request.text("producerGroup", ""), {}).pop(request.peer, None)
-        self.take_out(request.text("consumerGroup", ""), request.text("clientID"))
+        self._take_out_producers(request.text("producerGroup", ""), lambda one, heard: one is request.peer)
+        group = request.text("consumerGroup", "")
+        self.take_out(group, request.text("clientID"))
+        self.ended(group)
         return request.answer()
 
     def take_out(self, group: str, client: str) -> None:
@@ -287,7 +307,13 @@ class Clients:
             self.calls.tell(member.peer, MEMBERS_CHANGED, {"consumerGroup": group})
 
 
-def _objects(value: object) -> Sequence[Mapping[str | int, Any]]:
+def _checked(what: str, name: str) -> str:
+    if len(name) > NAME_MAX:
+        raise Refused(SYSTEM_ERROR, f"a {what} of {len(name)} letters; {NAME_MAX} are the most")
+    return name
+
+
+def _objects(value: object) -> Sequence[dict[str | int, Any]]:
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 

@@ -100,6 +100,7 @@ class ClientConnection(asyncio.Protocol):
         self.address = self.host = self.local_host = ""
         self.is_closed = False
         self.is_ending = False  # what comes is dropped: nobody would answer it
+        self._is_at_end = False  # of our side nothing more is sent
         self.is_broken = False  # it broke a rule
         self.heard = time.monotonic()  # when bytes came last
 
@@ -210,7 +211,7 @@ class ClientConnection(asyncio.Protocol):
         self._send_raw(data)
 
     def _send_raw(self, data: bytes) -> None:
-        if data and self._transport is not None and not self._transport.is_closing():
+        if data and self._transport is not None and not self._transport.is_closing() and not self._is_at_end:
             self._transport.write(data)
 
     @property
@@ -259,6 +260,7 @@ class ClientConnection(asyncio.Protocol):
         if self._tls is not None:
             self._tls.end()
             self._send_raw(self._tls.to_send())
+        self._is_at_end = True
         self._transport.write_eof()
 
     def has_all(self) -> bool:

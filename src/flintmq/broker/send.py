@@ -276,11 +276,11 @@ class Sends:
             return self._send_batch(request, asked, queue_id)
         if asked.topic.startswith(RETRY):
             return self._send_retry(request, asked, queue_id)
+        message = self._message(asked, request.frame.body, request.peer.address, asked.topic, queue_id)
         if REPLY_TO in asked.properties and request.frame.code not in (REPLY, REPLY_SHORT):
             client = properties.parse(asked.properties).get(REPLY_TO)
-            if client:
-                self._clients.note_client(client, request.peer)  # it may get its reply before its next heartbeat
-        message = self._message(asked, request.frame.body, request.peer.address, asked.topic, queue_id)
+            if client and self._clients.find(client) is None:  # it may get its reply before its first heartbeat
+                self._clients.note_client(client, request.peer)
         if _says(asked.properties, _PREPARED) and _is_prepared(asked, message.delay_level):
             message = self._half(message)
             group = properties.parse(asked.properties).get(properties.PGROUP)
