@@ -1,5 +1,6 @@
 """Consumers that subscribe by SQL92 get what their condition wants, by pulls and pops, or are refused in words."""
 
+import asyncio
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 
 from flintmq.broker import Broker, sql
+from flintmq.broker.pop import Popped, Pops, PopWanted
+from flintmq.broker.served_store import ServedStore
 from flintmq.message import Message
 from flintmq.remoting.frames import RemotingFrame
 from flintmq.store.message_store import MessageStore
@@ -259,6 +262,92 @@ def test_pops_pass_what_is_not_wanted(writing: Callable[..., Broker]):
         assert stored(broker).consumer_offset("G", "T", 0) == COUNT, "what nobody wanted is passed"
         never = pop(group="H", exp="p = 77", expType="SQL92")
         assert client.ask(POP, never).code == 210 and stored(broker).consumer_offset("H", "T", 0) == COUNT
+
+
+Look = tuple[int, int]
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[Look]:
+    """Each pop looks at 32 messages, as its time is over then; what each look begins with, and for how many it is."""
+    monkeypatch.setattr("flintmq.store.read.answer.LOOKS_S", 0)
+    found, read = list[Look](), ServedStore.read
+
+    async def looked(of: ServedStore, *asked: Any) -> Any:
+        if len(asked) > 4 and asked[4].wanted is not None:
+            found.append((asked[2], asked[3]))
+        return await read(of, *asked)
+
+    monkeypatch.setattr(ServedStore, "read", looked)
+    return found
+
+
+def test_a_pop_looks_for_a_time(writing: Callable[..., Broker], looks: list[Look]):
+    """It gives nothing then; the next one goes on, and misses nothing."""
+    asked = pop(exp="n = 199", expType="SQL92")
+    with popping(writing, 210) as (broker, client):
+        for count, offset in enumerate((32, 64, 96, 100, 132, 164, 196), 1):  # a file has 100 units
+            assert client.ask(POP, asked).code == 210
+            assert stored(broker).consumer_offset("G", "T", 0) == offset and len(looks) == count
+        [one] = popped(client.ask(POP, asked))
+        assert one.message.body == b"199"
+
+
+def test_others_come_between_the_looks_of_a_pop(
+    writing: Callable[..., Broker], line: Connected, looks: list[Look], monkeypatch: pytest.MonkeyPatch
+):
+    """It goes on while its time lasts."""
+    other_asks, take, read = threading.Event(), Pops._take, ServedStore.read
+
+    async def taken(of: Pops, wanted: PopWanted) -> Popped:
+        if wanted.most == 1:
+            other_asks.set()
+        return await take(of, wanted)
+
+    async def looked(of: ServedStore, *asked: Any) -> Any:
+        while len(looks) == 3 and not other_asks.is_set():
+            await asyncio.sleep(0.001)
+        return await read(of, *asked)
+
+    monkeypatch.setattr(Pops, "_take", taken)
+    monkeypatch.setattr(ServedStore, "read", looked)
+    with popping(writing, COUNT) as (broker, client):
+        number = client.start(POP, pop(exp=f"n = {COUNT - 1}", expType="SQL92", pollTime=60_000))
+        assert within(lambda: len(looks) == 3)
+        [one] = popped(line(broker).ask(POP, pop(exp="n > 0", expType="SQL92", maxMsgNums=1)))
+        assert one.message.body == b"100" and looks[4] == (100, 1)
+        [one] = popped(client.answer(number, 60))
+        assert one.message.body == b"%d" % (COUNT - 1)
+        assert looks == sorted(looks), "each message is looked at once"
+
+
+def test_a_pop_that_had_no_time_leaves_the_rest_to_others(
+    writing: Callable[..., Broker], line: Connected, monkeypatch: pytest.MonkeyPatch
+):
+    """It was the one that a message woke, and never came to its queue."""
+    monkeypatch.setattr("flintmq.broker.pop.random.randrange", lambda count: 0)
+    broker = writing()
+    stored(broker).create_topic("T", 2)
+    one, two = line(broker), line(broker)
+    first = one.start(POP, pop(exp="n = 1", expType="SQL92", pollTime=2000))
+    assert within(lambda: broker.stats().held == 1)
+    second = two.start(POP, pop(pollTime=60_000))
+    assert within(lambda: broker.stats().held == 2)
+    monkeypatch.setattr("flintmq.store.read.answer.LOOKS_S", 0)
+    stored(broker).put(Message("T", b"x", queue_id=1))
+    assert one.answer(first).code == 210
+    assert [found.message.body for found in popped(two.answer(second))] == [b"x"]
+
+
+def test_a_pop_ends_with_its_client(writing: Callable[..., Broker], line: Connected, looks: list[Look]):
+    with popping(writing, COUNT) as (broker, client):
+        with Line(broker.address) as gone:
+            gone.start(POP, pop(exp="n = -1", expType="SQL92", pollTime=60_000))
+            assert within(lambda: looks)
+        assert within(lambda: broker.stats().connections == 1)
+        after = len(looks)
+        assert client.ask(CHECK, body=subscription("a = 1", "SQL92")).code == 0
+        assert len(looks) <= after + 2 < COUNT // 32
 
 
 def test_a_retry_comes_whatever_is_asked_for(writing: Callable[..., Broker]):

@@ -7,10 +7,14 @@ from typing import Any
 
 import pytest
 
-from flintmq.broker import Broker
+from flintmq.broker import Broker, store_offsets
+from flintmq.broker.store_offsets import StoreOffsets
 from flintmq.message import StoredMessage
+from flintmq.remoting.frames import RemotingFrame
 from tests.broker.talk import Line, heartbeat, pull, records, send
 from tests.broker.test_send import stored
+from tests.support.own_time import own_time
+from tests.support.threads import within
 
 TOPIC = {
     "topic": "T",
@@ -208,6 +212,205 @@ def test_commits_count_again_when_a_member_has_gone_on(writing: Callable[..., Br
     assert reset(client, offset=1) == {0: 1}
     assert member.ask(11, pull(offset=5)).code == 21 and commit(5) == 1
     assert member.ask(11, pull(offset=3)).code == 0 and commit(3) == 3, "it goes on elsewhere, knowingly"
+
+
+# -- who knows an offset that was set ----------------------------------------------------------------------------------
+
+
+class ResetTopic:
+    """A topic of ten messages that the group G has consumed, its members, and an operator."""
+
+    def __init__(self, broker: Broker, line: Callable[[Broker], Line], members: int = 1, **subscribed: str) -> None:
+        self.broker, self.line, self.client = broker, line, line(broker)
+        self.fill()
+        self.members = [line(broker) for _ in range(members)]
+        for number, member in enumerate(self.members):
+            member.ask(34, body=heartbeat(f"c{number}", "G", topics=subscribed))
+            self.commit(member, 10)
+
+    def fill(self) -> None:
+        stored(self.broker).create_topic("T", 1)
+        for _ in range(10):
+            self.client.ask(310, send("T"), b"x")
+        assert stored(self.broker).wait_dispatched(10)
+
+    def commit(self, by: Line, offset: int) -> int | None:
+        """Commit an offset; that of the group, then."""
+        assert by.ask(15, {"consumerGroup": "G", "topic": "T", "queueId": 0, "commitOffset": offset}).code == 0
+        return stored(self.broker).consumer_offset("G", "T", 0)
+
+    def hold(self, by: Line, offset: int = 10) -> int:
+        before = self.broker.stats().held
+        number = by.start(11, pull(offset=offset, sysFlag=6, suspendTimeoutMillis=9000))
+        assert within(lambda: self.broker.stats().held == before + 1)
+        return number
+
+
+def moved(answer: RemotingFrame) -> int | None:
+    """Where a pull is told to go; None: it may read on."""
+    return int(answer.fields["nextBeginOffset"]) if answer.code == 21 else None
+
+
+Connected = Callable[[Broker], Line]
+Writing = Callable[..., Broker]
+
+
+def test_two_that_hold_pulls_of_one_queue_learn_it_each(writing: Writing, line: Connected):
+    """While members share queues out anew, two may have one for a time."""
+    topic = ResetTopic(writing(), line, 2, T="*")
+    one, two = topic.members
+    numbers = [topic.hold(one), topic.hold(two)]
+    reset(topic.client, offset=0, queueId=0)
+    assert [moved(talk.answer(number, 5)) for talk, number in zip((one, two), numbers, strict=True)] == [0, 0]
+    assert topic.commit(one, 10) == 0 == topic.commit(two, 10), "neither has gone on"
+    assert moved(one.ask(11, pull(offset=0))) is None and topic.commit(one, 3) == 3
+    assert topic.commit(two, 10) == 3, "the other has not gone on yet"
+    assert moved(two.ask(11, pull(offset=10))) == 3, "it goes where the group is"
+    assert moved(two.ask(11, pull(offset=3))) is None and topic.commit(two, 4) == 4
+
+
+def test_a_pull_that_is_sent_twice_is_no_word_of_one_who_knows(writing: Writing, line: Connected):
+    topic = ResetTopic(writing(), line, T="*")
+    [one] = topic.members
+    numbers = [topic.hold(one), topic.hold(one)]
+    reset(topic.client, offset=0, queueId=0)
+    assert [moved(one.answer(number, 5)) for number in numbers] == [0, 0]
+    assert topic.commit(one, 10) == 0
+    numbers = [one.start(11, pull(offset=10)) for _ in range(2)]  # they wait for a socket, or were sent again
+    assert [moved(one.answer(number, 5)) for number in numbers] == [0, 0]
+    assert topic.commit(one, 10) == 0
+    assert moved(one.ask(11, pull(offset=0))) is None and topic.commit(one, 1) == 1
+
+
+def test_one_that_insists_gets_what_it_wants(writing: Writing, line: Connected):
+    """Some keep offsets elsewhere, and ask for the same place whatever they are told."""
+    topic = ResetTopic(writing(), line, T="*")
+    [one] = topic.members
+    reset(topic.client, offset=0, queueId=0)
+    found = [moved(one.ask(11, pull(offset=9))) for _ in range(4)]
+    assert found == [0, 0, 0, None] and topic.commit(one, 10) == 10
+
+
+def test_a_pull_that_waits_at_the_very_offset_learns_it(writing: Writing, line: Connected):
+    """Its client may have messages of before, whose offsets it would commit."""
+    topic = ResetTopic(writing(), line, T="*")
+    [one] = topic.members
+    number = topic.hold(one)
+    reset(topic.client, offset=10, queueId=0)
+    assert moved(one.answer(number, 5)) == 10 and topic.commit(one, 7) == 10
+    assert moved(one.ask(11, pull(offset=10))) is None and topic.commit(one, 10) == 10
+
+
+def test_a_client_that_connects_again_has_not_learned_it(writing: Writing, line: Connected):
+    """Its pulls come before its heartbeat, and bring what it has to commit."""
+    topic = ResetTopic(writing(), line, T="*")
+    reset(topic.client, offset=0, queueId=0)
+    topic.members[0].close()
+    assert within(lambda: topic.broker.stats().groups["G"] == 0)
+    again = line(topic.broker)
+    assert moved(again.ask(11, pull(offset=10, sysFlag=7, commitOffset=10))) == 0 and topic.commit(again, 10) == 0
+    assert moved(again.ask(11, pull(offset=0))) is None and topic.commit(again, 2) == 2
+
+
+def test_one_that_did_nothing_yet_goes_on_where_the_others_are(writing: Writing, line: Connected):
+    topic = ResetTopic(writing(), line, 2, T="*")
+    one, two = topic.members
+    reset(topic.client, offset=0, queueId=0)
+    assert moved(one.ask(11, pull(offset=0))) is None and topic.commit(one, 5) == 5
+    assert topic.commit(two, 10) == 5, "it gives the queue up, and commits what it had"
+    assert moved(two.ask(11, pull(offset=5))) is None and topic.commit(two, 6) == 6, "it has read where to go on"
+    new = line(topic.broker)
+    assert moved(new.ask(11, pull(offset=8))) is None and topic.commit(new, 9) == 9, "it came after the reset"
+
+
+@pytest.mark.parametrize("subscribed", [{"T": "*"}, {}])
+def test_who_may_consume_a_topic_learns_it(writing: Writing, line: Connected, subscribed: dict[str, str]):
+    """Java's DefaultLitePullConsumer subscribes to nothing if its queues were assigned to it."""
+    topic = ResetTopic(writing(), line, **subscribed)
+    reset(topic.client, offset=0, queueId=0)
+    assert topic.commit(topic.members[0], 10) == 0 and moved(topic.members[0].ask(11, pull(offset=10))) == 0
+
+
+def test_members_that_subscribe_to_other_topics_have_nothing_to_learn(writing: Writing, line: Connected):
+    topic = ResetTopic(writing(), line, U="*")
+    reset(topic.client, offset=9, queueId=0)
+    assert moved(topic.client.ask(11, pull(offset=0))) is None and topic.commit(topic.client, 7) == 7
+
+
+@pytest.mark.parametrize("what", ["topic", "group"])
+def test_what_is_deleted_takes_its_reset_along(writing: Writing, line: Connected, what: str):
+    topic = ResetTopic(writing(), line, T="*")
+    reset(topic.client, offset=9, queueId=0)
+    if what == "topic":
+        assert topic.client.ask(215, {"topic": "T"}).code == 0
+        topic.fill()
+    else:
+        assert topic.client.ask(207, {"groupName": "G", "cleanOffset": "true"}).code == 0
+    answer = topic.members[0].ask(11, pull(offset=0))
+    assert answer.code == 0 and len(list(records(answer.body))) == 10, "no message is passed"
+    assert topic.commit(topic.members[0], 2) == 2
+
+
+def test_a_group_that_is_deleted_without_its_offsets_keeps_its_reset(writing: Writing, line: Connected):
+    topic = ResetTopic(writing(), line, T="*")
+    reset(topic.client, offset=1, queueId=0)
+    assert topic.client.ask(207, {"groupName": "G", "cleanOffset": "false"}).code == 0
+    assert moved(topic.members[0].ask(11, pull(offset=10, sysFlag=7, commitOffset=10))) == 1
+    assert stored(topic.broker).consumer_offset("G", "T", 0) == 1
+
+
+def test_when_the_last_member_has_left_commits_count(writing: Writing, line: Connected):
+    topic = ResetTopic(writing(), line, 2, T="*")
+    one, two = topic.members
+    reset(topic.client, offset=0, queueId=0)
+    assert one.ask(35, {"clientID": "c0", "consumerGroup": "G"}).code == 0 and topic.commit(topic.client, 7) == 0
+    assert topic.commit(two, 10) == 0, "what it commits before it leaves is of before the reset"
+    assert two.ask(35, {"clientID": "c1", "consumerGroup": "G"}).code == 0 and topic.commit(topic.client, 7) == 7
+    assert moved(topic.client.ask(11, pull(offset=3))) is None
+
+
+def test_when_the_last_connection_is_gone_for_long_commits_count(
+    writing: Writing, line: Connected, monkeypatch: pytest.MonkeyPatch
+):
+    now = [1000.0]
+    own_time(monkeypatch, store_offsets, monotonic=lambda: now[0])
+    monkeypatch.setattr("flintmq.broker.broker.SAVE_S", 0.01)
+    topic = ResetTopic(writing(), line, T="*")
+    offsets = topic.broker._now._rooms.offsets
+    assert isinstance(offsets, StoreOffsets)
+    sweeps, sweep = list[float](), StoreOffsets.sweep
+    monkeypatch.setattr(StoreOffsets, "sweep", lambda of: (sweep(of), sweeps.append(now[0])))
+
+    def later(seconds: float) -> None:
+        now[0] += seconds
+        before = len(sweeps)
+        assert within(lambda: len(sweeps) > before + 1)
+
+    reset(topic.client, offset=0, queueId=0)
+    later(1000)
+    assert topic.commit(topic.client, 7) == 0, "a member is there, and does not know"
+    topic.members[0].close()
+    assert within(lambda: topic.broker.stats().groups["G"] == 0)
+    later(119)
+    assert topic.commit(topic.client, 7) == 0
+    reset(topic.client, offset=1, queueId=0)
+    later(119)
+    assert topic.commit(topic.client, 7) == 1, "set again, it is to be learned as well"
+    later(2)
+    assert topic.commit(topic.client, 7) == 7 and offsets._resets == {}
+
+
+def test_what_is_kept_of_a_reset_ends_with_connections(writing: Writing, line: Connected):
+    topic = ResetTopic(writing(), line, 2, T="*")
+    one, two = topic.members
+    reset(topic.client, offset=0, queueId=0)
+    assert moved(one.ask(11, pull(offset=0))) is None
+    offsets = topic.broker._now._rooms.offsets
+    assert isinstance(offsets, StoreOffsets) and len(offsets._resets) == 1
+    two.close()
+    assert within(lambda: topic.broker.stats().groups["G"] == 1)
+    offsets.sweep()
+    assert offsets._resets == {}
 
 
 def test_the_configuration_is_that_of_the_start(writing: Callable[..., Broker], line: Callable[[Broker], Line]):

@@ -377,7 +377,8 @@ class _RunningBroker:
         served = ServedStore(store, self._workers, options.keys, lambda places: held.look(places), own)
         self.served = served
         self._clients.admit = served.admit
-        offsets = StoreOffsets(store)
+        offsets = StoreOffsets(store, self._clients.consumers)
+        self._clients.ended = offsets.left
         rooms = self._join(served, offsets)
         routes, held = rooms.routes, rooms.held
         self._requests.add(Settings(served, routes, self._clients, offsets, held).handlers())
@@ -527,6 +528,8 @@ class _RunningBroker:
             if self._grpc is not None:
                 self._grpc.sessions.sweep()
             self._locks.sweep()
+            if self._rooms is not None and isinstance(self._rooms.offsets, StoreOffsets):
+                self._rooms.offsets.sweep()
             with suppress(UsageError):  # somebody closed the store
                 if isinstance(self.served, ServedStore):
                     self.served.sample()

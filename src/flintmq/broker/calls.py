@@ -28,7 +28,9 @@ class Calls:
         peer.send(RemotingFrame(code, next(self._numbers), ONE_WAY, fields=fields, body=body, language="JAVA"))
 
     async def ask(self, peer: Peer, code: int, fields: Mapping[str, str], body: bytes = b"") -> RemotingFrame | None:
-        """Send a request, and return its answer; None: none came in time, or the client has gone, or takes nothing.
+        """Send a request, and return its answer.
+
+        None: none came in time, or the client has gone, or takes nothing.
 
         Raises UsageError: the frame is larger than a frame may be.
         """

@@ -118,9 +118,9 @@ class Clients:
         return self._groups.get(group, {})
 
     def consumers(self, group: str, topic: str) -> set[Peer]:
-        """Return connections of members that may consume a topic: one without subscriptions pulls what it likes.
+        """Return connections of members that may consume a topic.
 
-        Java's DefaultLitePullConsumer is such a one after `assign`.
+        One without subscriptions pulls what it likes: Java's DefaultLitePullConsumer, after `assign`.
         """
         members = self.members(group).values()
         return {one.peer for one in members if topic in one.subscriptions or not one.subscriptions}

@@ -164,7 +164,7 @@ class Flights:
         """Commit the offset of the oldest message in flight, unless somebody else set the group's."""
         oldest = queue.oldest
         if oldest != queue.committed and self.known(queue.key) is queue:
-            self._offsets.commit(*queue.key, oldest)
+            self._offsets.commit(*queue.key, oldest, None)
             queue.committed = oldest
 
     # -- copies -------------------------------------------------------------------------------------------------------

@@ -142,7 +142,7 @@ class Lookup:
             raise Refused(GROUP_NOT_EXIST, f"Group {group} not exist!")
         if self._served.topic(topic) is None:
             raise Refused(TOPIC_NOT_EXIST, f"Topic {topic} not exist!")
-        self._offsets.commit(group, topic, queue_id, offset)
+        self._offsets.commit(group, topic, queue_id, offset, request.peer)
         return self._committed(request)
 
     async def _committed(self, request: Request) -> Answer:

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Mapping, Set
 from typing import Final
 
+from flintmq.broker.served import Asker
 from flintmq.errors import FormatError, StoreAccessError, UsageError
 from flintmq.format import config_json
 from flintmq.format.config_json import JsonObject
@@ -68,7 +69,9 @@ class KeptOffsets:
             found = stored.consumer_offsets.get((topic, group), {}).get(queue_id)
         return None if found is None or found < 0 else found  # -1: the group has consumed nothing
 
-    def moved(self, group: str, topic: str, queue_id: int, offset: int) -> int | None:
+    def moved(
+        self, group: str, topic: str, queue_id: int, offset: int, by: Asker | None, *, is_new: bool = True
+    ) -> int | None:
         """Return None: nobody sets offsets of groups here but they themselves."""
         return None
 
@@ -76,7 +79,7 @@ class KeptOffsets:
         """Return whether a group committed an offset, here or in the store."""
         return any(of == group for table in (self._kept, self._stored().consumer_offsets) for _, of in table)
 
-    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+    def commit(self, group: str, topic: str, queue_id: int, offset: int, by: Asker | None) -> None:
         """Note an offset. Durability: `save`."""
         self._kept.setdefault((topic, group), {})[queue_id] = offset
         self.changes += 1

@@ -33,7 +33,7 @@ from flintmq.message import StoredMessage
 from flintmq.remoting.names import INVALID_PARAMETER, NO_PERMISSION
 from flintmq.remoting.pulls import BYTES_MAX
 from flintmq.store.append.checks import RETRY_TOPIC_LIMIT
-from flintmq.store.read.answer import messages_of
+from flintmq.store.read import answer
 
 T = TypeVar("T")
 
@@ -92,12 +92,14 @@ class Popped(NamedTuple):
         popped_ms: the time in their receipts.
         rest: how many more messages there were, about.
         is_full: too many requests are held already, so this did not wait.
+        is_cut: it was time for others, before all was looked at.
     """
 
     given: list[Given]
     popped_ms: int
     rest: int
     is_full: bool = False
+    is_cut: bool = False
 
 
 class Pops:
@@ -153,10 +155,10 @@ class Pops:
 
         last = Popped([], 0, 0)
 
-        async def take() -> Popped | None:
+        async def take() -> tuple[Popped | None, bool]:
             nonlocal last
             last = await self._take(wanted)
-            return last if last.given else None
+            return (last if last.given else None), last.is_cut
 
         found, is_full = await self._found(wanted, peer, wait_s, take, takes=True)
         if found is None or not peer.is_closed:
@@ -179,8 +181,8 @@ class Pops:
             Refused, FlintError, OSError: as `pop`.
         """
 
-        async def look() -> bool | None:
-            return self.has_any(wanted) or None
+        async def look() -> tuple[bool | None, bool]:
+            return self.has_any(wanted) or None, False
 
         found, is_full = await self._found(wanted, peer, wait_s, look, takes=False)
         return found is not None, is_full
@@ -247,7 +249,7 @@ class Pops:
             if left > 0 and room > 0 and at < end:
                 found = await self._served.read(*place, at, left, only, room)
                 room -= len(found.data)
-                messages += messages_of(found.data)
+                messages += answer.messages_of(found.data)
                 at = max(at, found.next_begin_offset)
             rest += max(end - at, 0)
         return messages, rest
@@ -259,11 +261,14 @@ class Pops:
         wanted: PopWanted,
         peer: Holder,
         wait_s: float,
-        look: Callable[[], Coroutine[None, None, T | None]],
+        look: Callable[[], Coroutine[None, None, tuple[T | None, bool]]],
         *,
         takes: bool,
     ) -> tuple[T | None, bool]:
-        """Look until something is found or the time is over; return also whether it could not wait."""
+        """Look until something is found or the time is over; return also whether it could not wait.
+
+        `look` returns, too, whether it has more to look at.
+        """
         deadline, waited_for = self._loop.time() + wait_s, dict[Place, int]()
         try:
             while True:
@@ -271,11 +276,14 @@ class Pops:
                     return None, False
                 await self._check(wanted)  # each time: the topic may be gone, or closed
                 ends, recalls = self._ends(wanted), self._held.recalls
-                found = await look()
-                waited_for = {}
+                found, is_cut = await look()
+                waited_for = dict.fromkeys(ends, -1) if is_cut and found is None else {}
                 left = deadline - self._loop.time()
                 if found is not None or left <= 0 or self._held.is_stopping:
                     return found, False
+                if is_cut:
+                    await asyncio.sleep(0)
+                    continue
                 if self._held.is_full:
                     return None, True
                 if peer.is_closed:  # nobody would wake it
@@ -350,7 +358,8 @@ class Pops:
     async def _take(self, wanted: PopWanted) -> Popped:
         given, rest, room, popped_ms = list[Given](), 0, BYTES_MAX, now_ms()
         failed: FlintError | OSError | None = None
-        for kind, place in self._places(wanted):
+        places, until, is_cut = self._places(wanted), self._loop.time() + answer.LOOKS_S, False
+        for number, (kind, place) in enumerate(places, 1):
             queue = self._flights.of((wanted.group, *place), wanted.topic, kind)
             async with queue.lock:
                 if self._flights.known(queue.key) is not queue:  # its offset was set while another pop had it
@@ -358,7 +367,7 @@ class Pops:
                 try:
                     await self._begin(queue, wanted.from_end)
                     if len(given) < wanted.most and room > 0:
-                        found = await self._give(queue, wanted, wanted.most - len(given), room, popped_ms)
+                        found = await self._give(queue, wanted, wanted.most - len(given), room, popped_ms, until)
                         room -= sum(one.message.size for one in found)
                         given += found
                 except (FlintError, OSError) as error:  # what others gave is in flight, and goes to the client
@@ -366,9 +375,12 @@ class Pops:
                     self._flights.say(queue, "cannot be popped", error)
                     continue
                 rest += max(self._served.bounds(*place)[1] - queue.next, 0)
+            if self._is_late(wanted.only, until):
+                is_cut = rest > 0 or number < len(places)
+                break
         if failed is not None and not given:
             raise failed
-        return Popped(given, popped_ms, rest)
+        return Popped(given, popped_ms, rest, is_cut=is_cut)
 
     async def _begin(self, queue: GroupQueue, from_end: bool) -> None:
         """Find where a group goes on in a queue; a new one begins as one does that pulls."""
@@ -377,17 +389,23 @@ class Pops:
         _, topic, queue_id = queue.key
         offset = self._offsets.get(*queue.key)
         if offset is not None:
-            self._offsets.moved(*queue.key, offset)  # who set it may stop to insist: the group knows it
+            self._offsets.moved(*queue.key, offset, None)  # who set it may stop to insist: the group knows it
         else:
             offset, end = self._served.bounds(topic, queue_id)
             if queue.kind == OWN and await is_young(self._served, topic, queue_id):
                 offset = 0
             elif queue.kind == OWN and from_end:
                 offset = end
-            self._offsets.commit(*queue.key, offset)
+            self._offsets.commit(*queue.key, offset, None)
         queue.next = queue.committed = offset
 
-    async def _give(self, queue: GroupQueue, wanted: PopWanted, most: int, room: int, popped_ms: int) -> list[Given]:
+    def _is_late(self, only: Filter, until: float) -> bool:
+        """Return whether it is time for others, as a client's own condition may take long."""
+        return only.wanted is not None and self._loop.time() >= until
+
+    async def _give(
+        self, queue: GroupQueue, wanted: PopWanted, most: int, room: int, popped_ms: int, until: float
+    ) -> list[Given]:
         """Give messages of a queue that nobody else gives of meanwhile."""
         if wanted.is_ordered and queue.flights:
             again = await self._again(queue, wanted, most, room)
@@ -400,17 +418,17 @@ class Pops:
         most = min(most, FLIGHTS_MAX - len(queue.flights))
         if most <= 0:
             return []
-        found = await self._read(queue, most, room, wanted.only if queue.kind == OWN else EVERYTHING)
+        found = await self._read(queue, most, room, wanted.only if queue.kind == OWN else EVERYTHING, until)
         return self._fly(queue, wanted, [(message, 0) for message in found], popped_ms)
 
-    async def _read(self, queue: GroupQueue, most: int, room: int, only: Filter) -> list[StoredMessage]:
+    async def _read(self, queue: GroupQueue, most: int, room: int, only: Filter, until: float) -> list[StoredMessage]:
         """Read on, past what is not wanted, and past what is gone."""
         _, topic, queue_id = queue.key
         while True:
             found = await self._served.read(topic, queue_id, queue.next, most, only, room)
             before, queue.next = queue.next, found.next_begin_offset
-            if found.count or queue.next == before:
-                return messages_of(found.data)
+            if found.count or queue.next == before or self._is_late(only, until):
+                return answer.messages_of(found.data)
             await asyncio.sleep(0)  # others come between two reads of a long queue
 
     def _fly(

@@ -224,9 +224,10 @@ class Pulls:
         self._check(asked)
         only = self._filter(asked)
         if pull.is_new and asked.sys_flag & COMMITS and asked.commit_offset >= 0:
-            self._offsets.commit(asked.group, *place, asked.commit_offset)
-        pull.is_new = False
-        if (moved := self._offsets.moved(asked.group, *place, asked.offset)) is not None:
+            self._offsets.commit(asked.group, *place, asked.commit_offset, pull.peer)
+        is_new, pull.is_new = pull.is_new, False
+        moved = self._offsets.moved(asked.group, *place, asked.offset, pull.peer, is_new=is_new)
+        if moved is not None:
             return self._answer(asked, PULL_OFFSET_MOVED, "OFFSET_RESET", moved, *self._served.bounds(*place), b"")
         most = min(max(asked.most, 1), MESSAGES_MAX)
         most_bytes = min(asked.most_bytes, BYTES_MAX) if asked.most_bytes > 0 else BYTES_MAX

@@ -51,6 +51,13 @@ class TopicFacts(NamedTuple):
         return bool(self.perm & WRITABLE)
 
 
+class Asker(Protocol):
+    """The connection of a client that asks."""
+
+    @property
+    def is_closed(self) -> bool: ...
+
+
 class Served(Protocol):
     """Reads of a store.
 
@@ -159,10 +166,18 @@ class Offsets(Protocol):
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return the next offset that a group wants of a queue; None: it never committed one."""
 
-    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None: ...
+    def commit(self, group: str, topic: str, queue_id: int, offset: int, by: Asker | None) -> None:
+        """Note an offset, unless one was set of which the connection `by` does not know."""
 
-    def moved(self, group: str, topic: str, queue_id: int, offset: int) -> int | None:
-        """Return where a group must go on that wants an offset; None: there."""
+    def moved(
+        self, group: str, topic: str, queue_id: int, offset: int, by: Asker | None, *, is_new: bool = True
+    ) -> int | None:
+        """Return where a group must go on that wants an offset; None: there.
+
+        Args:
+            by: the connection that wants it.
+            is_new: it wants it since now.
+        """
 
     def knows(self, group: str) -> bool:
         """Return whether a group has committed an offset."""

@@ -131,8 +131,8 @@ class Settings:
         for queue_id, offset in wanted.items():
             before = self._offsets.get(group, topic, queue_id)
             if before is None or force or offset < before:
-                self._offsets.reset(group, topic, queue_id, offset, is_online=bool(members))
                 moved[queue_id] = offset
+        self._offsets.reset(group, topic, moved)
         table = self._routes.by_queue((topic, queue_id, offset) for queue_id, offset in moved.items())
         body, fields = b'{"offsetTable":' + table + b"}", {name: request.text(name, "") for name in ("group", "topic")}
         fields |= {"timestamp": request.text("timestamp", "-1"), "isForce": "true" if force else "false"}

@@ -2,60 +2,130 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
 
+from flintmq.broker.served import Asker
 from flintmq.store.message_store import MessageStore
+
+ANSWERS_MAX: Final = 3  # of a consumer that asks for the same place again; then it gets that
+GONE_S: Final = 120.0  # without a consumer, after which none comes back that does not know
+
+Key = tuple[str, str, int]
+
+
+@dataclass(slots=True)
+class _Reset:
+    """An offset that was set.
+
+    Attributes:
+        unaware: connections that do not know it -> offsets that they wanted, and got it in place of.
+        seen: when consumers were there last, by time.monotonic.
+        is_open: nobody knows it. A connection that is new counts as one that does not: its client may be an old one.
+    """
+
+    unaware: dict[Asker | None, tuple[int, ...]]
+    seen: float
+    is_open: bool = True
+
+    def is_for(self, by: Asker | None) -> bool:
+        return self.is_open or by in self.unaware
 
 
 class StoreOffsets:
     """Offsets of groups, kept by the store. Thread: the loop's.
 
-    An offset that is set while consumers are there is also kept here until one of them goes on there, or wants another
-    one twice: what they commit before that would undo it. Upstream: ConsumerOffsetManager.assignResetOffset.
+    An offset that is set while consumers are there is one that each has to learn: until it asks for that place, or for
+    another one although it got it as an answer, its commits do not count, as they would undo it. Who comes after the
+    first has gone on has read it. Upstream: ConsumerOffsetManager.assignResetOffset, which ends it by the first pull.
+
+    Args:
+        consumers: returns connections of members of a group that may consume a topic.
     """
 
     has_own = False
 
-    def __init__(self, store: MessageStore) -> None:
-        self._store = store
-        self._resets: dict[tuple[str, str, int], int] = {}
-        self._known = set[tuple[str, str, int]]()  # of these, those of which a consumer has an answer
+    def __init__(
+        self, store: MessageStore, consumers: Callable[[str, str], Collection[Asker]] = lambda group, topic: ()
+    ) -> None:
+        self._store, self._consumers = store, consumers
+        self._resets: dict[Key, _Reset] = {}
         self.changes = 0
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
         found = self._store.consumer_offset(group, topic, queue_id)
         return None if found is None or found < 0 else found
 
-    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        if (group, topic, queue_id) not in self._resets:
-            self._store.commit_offset(group, topic, queue_id, offset)
-            self.changes += 1
+    def commit(self, group: str, topic: str, queue_id: int, offset: int, by: Asker | None) -> None:
+        reset = self._reset((group, topic, queue_id))
+        if reset is None or not reset.is_for(by):
+            self._commit((group, topic, queue_id), offset)
 
-    def reset(self, group: str, topic: str, queue_id: int, offset: int, *, is_online: bool) -> None:
-        """Set an offset, whatever the group's consumers commit until one of them knows."""
-        key = group, topic, queue_id
-        self._resets.pop(key, None)
-        self._known.discard(key)
-        self.commit(*key, offset)
-        if is_online:
-            self._resets[key] = offset
+    def _commit(self, key: Key, offset: int) -> None:
+        self._store.commit_offset(*key, offset)
+        self.changes += 1
+
+    def reset(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        """Set offsets of queues, whatever consumers commit that do not know."""
+        consumers = self._consumers(group, topic)
+        for queue_id, offset in offsets.items():
+            key = group, topic, queue_id
+            if consumers or self._reset(key) is not None:  # else of one before that may come back
+                self._resets[key] = _Reset(dict.fromkeys(consumers, ()), time.monotonic())
+            self._commit(key, offset)
 
     def is_reset(self, group: str, topic: str, queue_id: int) -> bool:
         """Return whether an offset was set that no consumer knows yet."""
-        return (group, topic, queue_id) in self._resets
+        reset = self._reset((group, topic, queue_id))
+        return reset is not None and reset.is_open
 
-    def moved(self, group: str, topic: str, queue_id: int, offset: int) -> int | None:
-        """Return where a group must go on that wants an offset; None: there. It is returned once."""
+    def moved(
+        self, group: str, topic: str, queue_id: int, offset: int, by: Asker | None, *, is_new: bool = True
+    ) -> int | None:
         key = group, topic, queue_id
-        found = self._resets.get(key)
-        if found is None:
+        reset = self._reset(key)
+        if reset is None or not reset.is_for(by):
             return None
-        if found == offset or key in self._known:
-            del self._resets[key]
-            self._known.discard(key)
+        now, answered = self.get(*key), reset.unaware.get(by, ())
+        # One that is not new was sent before; one that wants the same place again may have been.
+        if is_new and (offset == now or (answered and (offset != answered[-1] or len(answered) == ANSWERS_MAX))):
+            reset.unaware.pop(by, None)
+            reset.is_open = False
+            if not reset.unaware:
+                self._resets.pop(key, None)
             return None
-        self._known.add(key)
-        return found
+        if is_new or not answered:
+            reset.unaware[by] = *answered, offset
+        return now
+
+    def _reset(self, key: Key) -> _Reset | None:
+        """Return what was set; forget it if it was deleted, with its topic or its group."""
+        reset = self._resets.get(key)
+        if reset is not None and self.get(*key) is None:
+            self._resets.pop(key, None)
+            return None
+        return reset
+
+    def left(self, group: str) -> None:
+        """Forget offsets that nobody is left to learn: a consumer of a group ended itself."""
+        topics = {topic for of, topic, _ in self._resets if of == group}
+        gone = {topic for topic in topics if not self._consumers(group, topic)}
+        for key in [key for key in self._resets if key[0] == group and key[1] in gone]:
+            self._resets.pop(key, None)
+
+    def sweep(self) -> None:
+        """Forget connections that have ended, and offsets that nobody is left to learn."""
+        now = time.monotonic()
+        there = {pair: bool(self._consumers(*pair)) for pair in {key[:2] for key in self._resets}}
+        for key, reset in list(self._resets.items()):
+            for peer in [peer for peer in reset.unaware if peer is not None and peer.is_closed]:
+                del reset.unaware[peer]
+            if there[key[:2]]:
+                reset.seen = now
+            if now - reset.seen >= GONE_S or not (reset.is_open or reset.unaware):
+                self._resets.pop(key, None)
 
     def knows(self, group: str) -> bool:
         return self._store.group(group) is not None
