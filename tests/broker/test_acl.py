@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import json
 import logging
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -20,7 +21,7 @@ import pytest
 
 from flintmq.broker import Broker, acl
 from flintmq.broker.acl import Guard
-from flintmq.broker.needs import ACTIONS, FREE, NEEDS, NEEDS_MAX
+from flintmq.broker.needs import ACTIONS, FREE, NEEDS, NEEDS_MAX, of_topic
 from flintmq.broker.requests import Need, Refused, Request
 from flintmq.errors import UsageError
 from flintmq.message import StoredMessage
@@ -248,7 +249,7 @@ def test_every_code_is_named(
     codes = writing()._now._requests._handlers.keys() | served(resting)._now._requests._handlers.keys()
     assert codes == NEEDS.keys() | FREE and not NEEDS.keys() & FREE
     assert OF_CODE.keys() == NEEDS.keys() and FREE == ANY_USER
-    with pytest.raises(Refused, match="User:bob has no permission to access request 77777 from here, no matched"):
+    with pytest.raises(Refused, match="User:bob has no permission to access request:77777 from here, no matched"):
         guard_of(tmp_path / "acl.json", rule("*", "All")).remoting(asked_by_bob(77777))
 
 
@@ -336,7 +337,6 @@ def test_requests_that_name_nothing_or_too_much(tmp_path: Path):
         ([rule("topic:T", "ALL")], "T", ""),
         ([rule("Topic:T", "Sub"), rule("Topic:*", "Pub")], "T", ""),
         ([rule("Topic:Ta", "Pub"), rule("Topic:t", "Pub"), rule("Group:T", "Pub")], "T", "no matched policies."),
-        ([rule("Topic:T")], "T", "no matched policies."),
         ([], "T", "no matched policies."),
     ],
 )  # fmt: skip
@@ -375,7 +375,7 @@ def test_addresses(tmp_path: Path, source: str, inside: str, outside: str | None
         return Request(RemotingFrame(310, 1, fields=told), peer, 479)
 
     of_rule = guard_of(path, rule("Topic:T", "Pub", sources=["192.168.0.1", source]))
-    of_user = guard_of(path, trusted=[source])
+    of_user = guard_of(path, rule("Topic:T", "Pub"), trusted=[source])
     path.write_text(json.dumps({"users": [], "trusted": [source]}), encoding="utf-8")
     of_all = Guard(str(path), "C")
     for guard, told in ((of_rule, signed(fields, b"", *BOB)), (of_user, fields), (of_all, {"b": "T"})):
@@ -385,6 +385,8 @@ def test_addresses(tmp_path: Path, source: str, inside: str, outside: str | None
                 guard.remoting(at(outside, told))
     with pytest.raises(Refused, match="check signature failed"):
         of_user.remoting(at(inside, {"b": "T", "AccessKey": "carol"}))
+    with pytest.raises(Refused, match="bob has no permission to access Topic:U"):
+        of_user.remoting(at(inside, {"b": "U", "AccessKey": "bob"}))
 
 
 # -- a broker ----------------------------------------------------------------------------------------------------------
@@ -452,6 +454,127 @@ def test_who_may_not_send_is_not_asked_for_transactions(guarded: Guarded, by: Co
     assert {StoredMessage(asked(user, 39).body).topic for _ in range(4)} == {"mine"}
 
 
+def test_topics_in_which_those_of_others_wait(guarded: Guarded, by: Connected):
+    """A user with each topic but one reads its messages in none of RocketMQ's own, and puts none there."""
+    broker = guarded(
+        rule("Topic:*", "All"), rule("Group:*", "Sub"), rule("Topic:secret", "All", decision="Deny"),
+        rule("Cluster:*", "Get", "List"),
+    )  # fmt: skip
+    owner, user = by(broker), by(broker, *BOB)
+    later = f"TIMER_DELIVER_MS\x01{int(time.time() * 1000) + 60_000}\x02"
+    places = []
+    for text, sys_flag in ((later, 0), ("DELAY\x015\x02", 0), (prepared(), 4)):
+        sent = owner.ask(310, send("secret", 0, text, sys_flag=sys_flag), b"hidden")
+        assert sent.code == 0
+        places.append(int(sent.fields["msgId"][16:], 16))
+    for topic, queue_id in (("rmq_sys_wheel_timer", 0), ("SCHEDULE_TOPIC_XXXX", 4), ("RMQ_SYS_TRANS_HALF_TOPIC", 0)):
+        assert records(owner.ask(11, pull(topic, queue_id)).body), "it waits there"
+        for code, fields in ((11, pull(topic, queue_id)), (200050, talk.pop(topic)), (12, {"topic": topic})):
+            refused = user.ask(code, fields)
+            assert refused.code == 16 and "Cluster:DefaultCluster" in str(refused.remark) and not refused.body
+    assert [user.ask(33, {"offset": place}).code for place in places] == [16, 16, 16]
+    for topic in ("RMQ_SYS_TRACE_TOPIC", "BenchmarkTest", "DefaultCluster_REPLY_TOPIC"):
+        assert user.ask(310, send(topic), b"x").code == 0
+
+
+def test_replies_need_the_topic_of_replies(guarded: Guarded, by: Connected):
+    """Whatever topic they name: they go to a client."""
+    broker = guarded(rule("Topic:mine", "Pub"), rule("Topic:DefaultCluster_REPLY_TOPIC", "Pub"))
+    asker, user = by(broker), by(broker, *BOB)
+    assert asker.ask(34, body=of_producers("asker", "P")).code == 0
+    reply = send("mine", 0, "REPLY_TO_CLIENT\x01asker\x02")
+    long = {"topic": "mine", "queueId": 0, "bornTimestamp": 1, "producerGroup": "P", "properties": reply["i"]}
+    number = user.start(325, reply, b"right")
+    talk_frame = asker.told.pop(0) if asker.told else asker.frame()
+    assert talk_frame is not None and (talk_frame.code, talk_frame.body) == (326, b"right")
+    asker.send(talk.request(0, opaque=talk_frame.opaque, flag=1))
+    assert user.answer(number).code == 0
+    lose(broker, rule("Topic:mine", "Pub"))
+    for code, fields in ((325, reply), (324, long)):
+        refused = user.ask(code, fields, b"forged")
+        assert refused.code == 16 and "Topic:DefaultCluster_REPLY_TOPIC" in str(refused.remark)
+    assert asker.is_quiet(0.05) and stored(broker).bounds("mine", 0) == (0, 1)
+
+
+def test_a_client_that_asks_is_its_users(guarded: Guarded, by: Connected):
+    """Another user's request or heartbeat does not take its place while its connection lives."""
+    broker = guarded(rule("Topic:T", "Pub"))
+    owner, other = by(broker), by(broker, *BOB)
+    clients = broker._now._clients
+    assert owner.ask(34, body=of_producers("asker", "P")).code == 0
+    first = clients.find("asker")
+    assert first is not None and first.user == "alice"
+    assert other.ask(34, body=of_producers("asker", "P")).code == 0
+    assert other.ask(310, send("T", 0, "REPLY_TO_CLIENT\x01asker\x02"), b"x").code == 0
+    assert clients.find("asker") is first
+    again = by(broker)
+    assert again.ask(34, body=of_producers("asker", "P")).code == 0
+    second = clients.find("asker")
+    assert second is not None and second is not first and second.user == "alice", "one of the same user does"
+    again.close()
+    assert within(lambda: clients.find("asker") is None)
+    assert other.ask(34, body=of_producers("asker", "P")).code == 0
+    third = clients.find("asker")
+    assert third is not None and third.user == "bob"
+
+
+# -- rights that are taken away ----------------------------------------------------------------------------------------
+
+
+def lose(broker: Broker, *rules: dict[str, Any], **more: Any) -> None:
+    """Let another ACL count, as if it were read again."""
+    path = Path(broker._now._guard._path)
+    path.write_text(users(*rules, **more), encoding="utf-8")
+    broker._now._guard._acl = acl.read(str(path))
+
+
+@pytest.mark.parametrize("code", [11, 200050])
+@pytest.mark.parametrize("how", ["rule", "user", "password"])
+def test_what_is_held_goes_on_by_the_acl_of_now(guarded: Guarded, by: Connected, code: int, how: str):
+    given = rule("Topic:T", "Sub"), rule("Group:G", "Sub")
+    broker = guarded(*given)
+    owner, user = by(broker), by(broker, *BOB)
+    assert owner.ask(310, send("T"), b"x").code == 0 and owner.ask(200, body=b'{"groupName":"G"}').code == 0
+    assert stored(broker).wait_dispatched(10)
+    waits = {**talk.pop(), "pollTime": 9000, "initMode": 1} if code == 200050 else pull("T", 0, 1, sysFlag=6)
+    assert code == 11 or user.ask(code, {**waits, "pollTime": 0}).code == 0
+    number = user.start(code, {**waits, "suspendTimeoutMillis": 9000})
+    assert within(lambda: broker._now._rooms.held.count == 1)
+    if how == "rule":
+        lose(broker, rule("Group:G", "Sub"))
+    elif how == "user":
+        lose(broker, *given, username="robert")
+    else:
+        lose(broker, *given, password="another")
+    assert owner.ask(310, send("T"), b"secret").code == 0
+    refused = user.answer(number)
+    assert (refused.code, refused.body) == (16, b"")
+
+
+@pytest.mark.parametrize("kind", ["normal", "super"])
+def test_who_may_not_send_any_more_is_not_asked(guarded: Guarded, by: Connected, kind: str):
+    """Also one who may do anything when the group was named."""
+    broker = guarded()
+    lose(broker, rule("Topic:T", "Pub"), type=kind)
+    user, need = by(broker, *BOB), of_topic("T", "Pub")
+    assert user.ask(34, body=of_producers("c", "Shop")).code == 0
+    assert broker._now._clients.producer("Shop", need) is not None
+    lose(broker, rule("Topic:mine", "Pub"))
+    assert broker._now._clients.producer("Shop", need) is None
+
+
+def test_names_times_rules_are_looked_up(tmp_path: Path):
+    """Thousands of each take the loop no longer than a glance."""
+    rules = [rule(f"Topic:T{number:04}{'*' * (number % 2)}", "Sub") for number in range(5000)]
+    guard = guard_of(tmp_path / "acl.json", *rules, rule("Group:G", "Sub"))
+    topics = [{"topic": f"T{number % 5000:04}"} for number in range(NEEDS_MAX - 1)]
+    body = json.dumps({"consumerDataSet": [{"groupName": "G", "subscriptionDataSet": topics}]}).encode()
+    request = asked_by_bob(34, {}, body)
+    began = time.process_time()
+    guard.remoting(request)
+    assert time.process_time() - began < 0.5, "one by one they take seconds"
+
+
 # -- the file ----------------------------------------------------------------------------------------------------------
 
 
@@ -484,7 +607,39 @@ def test_a_file_that_changes(
     assert count("acl.json: is not there") == 1
     put(users())
     assert within(lambda: code() == 16, 5)
+    monkeypatch.setattr("flintmq.broker.acl.LOOK_S", 0.5)
+    told = users(rule("Topic:T", "Pub"), rule("Topic:U", "Pub", decision="Deny"))
+    before = count("the ACL is read again") + count("the ACL of before counts on")
+    for upto in range(0, len(told), 8):  # an editor that writes it slowly
+        path.write_text(told[:upto], encoding="utf-8")
+        time.sleep(0.01)
+        assert code() == 16 and count("the ACL is read again") + count("the ACL of before counts on") == before
+    path.write_text(told, encoding="utf-8")
+    assert within(lambda: code() == 0, 5)
     assert not any(word in record.getMessage() for record in caplog.records for word in ("onlybilling", "secret12"))
+
+
+def test_a_file_of_4_x_that_is_emptied(
+    writing: Callable[..., Broker], by: Connected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+):  # fmt: skip
+    """It is read as one without accounts, and that is no ACL to go on with; neither is one with an old time."""
+    monkeypatch.setattr("flintmq.broker.acl.LOOK_S", 0.01)
+    path = tmp_path / "plain_acl.yml"
+    path.write_text(PLAIN.replace("{DEFAULT}", "DENY"), encoding="utf-8")
+    user = by(writing(acl=path), "RocketMQ", "12345678")
+    assert user.ask(310, send("topicB"), b"x").code == 0
+    path.write_text("", encoding="utf-8")
+    assert within(lambda: "plain_acl.yml: it has no accounts" in caplog.text, 5)
+    assert user.ask(310, send("topicB"), b"x").code == 0
+    before = path.stat()
+    path.write_text(PLAIN.replace("{DEFAULT}", "PUB"), encoding="utf-8")
+    assert within(lambda: user.ask(310, send("topicD"), b"x").code == 0, 5)
+    found = path.stat()
+    path.write_text(PLAIN.replace("{DEFAULT}", "SUB"), encoding="utf-8")
+    os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_ino) == (found.st_size, found.st_ino) and before.st_size == 0
+    assert within(lambda: user.ask(310, send("topicD"), b"x").code == 16, 5), "by the time of its change alone"
 
 
 ALICE = '"username":"alice","password":"secret12"'
@@ -512,15 +667,23 @@ ALICE = '"username":"alice","password":"secret12"'
         ('{"users":[{ALICE,"rules":[{"resource":"*","actions":["Push"]}]}]}', "the action 'Push' is none of Pub, "),
         ('{"users":[{ALICE,"rules":[{"resource":"*","actions":"Pub"}]}]}', "actions is no list"),
         ('{"users":[{ALICE,"rules":[{"resource":"*","decision":"Maybe"}]}]}', "neither Allow nor Deny"),
-        ('{"users":[{ALICE,"rules":[{"resource":"*","sources":["a.b"]}]}]}', "'a.b' is no address"),
-        ('{"users":[{ALICE,"rules":[{"resource":"*","sources":["10.0.0.1-9"]}]}]}', "is no address"),
+        ('{"users":[{ALICE,"rules":[{"resource":"*","actions":["All"],"sources":["a.b"]}]}]}', "'a.b' is no address"),
+        ('{"users":[{ALICE,"rules":[{"resource":"*","actions":["All"],"sources":["10.0.0.1-9"]}]}]}', "is no address"),
         ('{"users":[{ALICE,"rules":[{"resource":"*","source":[]}]}]}', "'source' is none of"),
+        ('{"users":[{ALICE,"rules":[{"resource":"Topic:T","decision":"Deny"}]}]}', "'Topic:T' has no actions"),
+        ('{"users":[{ALICE,"rules":[{"resource":"Topic:T","actions":[]}]}]}', "'Topic:T' has no actions"),
+        ('{"users":[{ALICE,"rules":[{"resource":"Topic:sal*ries",ALL}]}]}', "topic contains illegal characters"),
+        ('{"users":[{ALICE,"rules":[{"resource":"Topic: salaries",ALL}]}]}', "topic contains illegal characters"),
+        ('{"users":[{ALICE,"rules":[{"resource":"Group:g.*",ALL}]}]}', "group contains illegal characters"),
+        ('{"users":[{ALICE,"rules":[{"resource":"Topic:%RETRY%g",ALL}]}]}', "'Topic:%RETRY%g' has no rights of its"),
+        ('{"users":[{ALICE,"rules":[{"resource":"Group:%RETRY%*",ALL}]}]}', "'Group:%RETRY%*' has no rights of its"),
+        ('{"users":[{ALICE,"rules":[{"resource":"Topic:SCHEDULE_TOPIC_XXXX",ALL}]}]}', "or of the cluster"),
         ('{"trusted":[null]}', "'None' is no address"),
     ],
 )  # fmt: skip
 def test_files_that_are_none(tmp_path: Path, text: str, words: str):
     path = tmp_path / "acl.json"
-    path.write_text(text.replace("ALICE", ALICE), encoding="utf-8")
+    path.write_text(text.replace("ALICE", ALICE).replace("ALL", '"actions":["All"]'), encoding="utf-8")
     with pytest.raises(UsageError) as refused:
         acl.read(str(path))
     assert str(refused.value).startswith(f"{path}: no ACL: ") and words in str(refused.value)
@@ -549,12 +712,14 @@ accounts:
     secretKey: 12345678
     whiteRemoteAddress:
     admin: false
-    defaultTopicPerm: DENY
+    defaultTopicPerm: {DEFAULT}
     defaultGroupPerm: SUB
     topicPerms:
       - topicA=DENY
       - topicB=PUB|SUB
       - topicC=SUB
+      - topicE = PUB
+      - topicF =DENY
     groupPerms:
     - groupA=DENY
     - groupB=PUB|SUB
@@ -562,35 +727,46 @@ accounts:
     secretKey: "1234 5678"
     whiteRemoteAddress: 192.168.1.*,192.168.2.1
     admin: true
+  - accessKey: white
+    secretKey: 12345678
+    whiteRemoteAddress: 192.168.7.7
 dataVersion:
 - counter: 1
   stateVersion: 0
 """
 
 
-def plain(path: Path, text: str = PLAIN) -> Guard:
-    path.write_text(text, encoding="utf-8")
+DEFAULT = "what the default says"
+
+
+def plain(path: Path, text: str = PLAIN, default: str = "DENY") -> Guard:
+    path.write_text(text.replace("{DEFAULT}", default), encoding="utf-8")
     return Guard(str(path), "C")
 
 
+@pytest.mark.parametrize("default", ["DENY", "PUB|SUB"])
 @pytest.mark.parametrize(
     ("code", "fields", "may"),
     [
         (310, {"b": "topicA"}, False), (310, {"b": "topicB"}, True), (310, {"b": "topicC"}, False),
-        (310, {"b": "topicD"}, False),
+        (310, {"b": "topicD"}, DEFAULT), (310, {"b": "topicE"}, True), (310, {"b": "topicF"}, False),
+        (11, {"topic": "topicD", "consumerGroup": "groupB"}, DEFAULT),
+        (11, {"topic": "topicE", "consumerGroup": "groupB"}, False), (105, {"topic": "topicE"}, True),
+        (11, {"topic": "topicF", "consumerGroup": "groupB"}, False),
         (11, {"topic": "topicB", "consumerGroup": "groupB"}, True),
         (11, {"topic": "topicC", "consumerGroup": "groupD"}, True),
         (11, {"topic": "topicC", "consumerGroup": "groupA"}, False),
         (11, {"topic": "topicA", "consumerGroup": "groupB"}, False),
         (11, {"topic": "%RETRY%groupD", "consumerGroup": "groupD"}, True),
-        (105, {"topic": "topicC"}, True), (105, {"topic": "topicD"}, False),
+        (105, {"topic": "topicC"}, True), (105, {"topic": "topicD"}, DEFAULT),
         (17, {"topic": "topicB"}, False), (206, {}, False),
     ],
 )  # fmt: skip
-def test_the_acl_of_4_x(tmp_path: Path, code: int, fields: dict[str, str], may: bool):
-    """Default permissions are for what is not named, and a denial of a name wins; what admins ask needs an admin."""
-    guard = plain(tmp_path / "plain_acl.yml")
-    for user, password, allowed in (("RocketMQ", "12345678", may), ("rocketmq2", "1234 5678", True)):
+def test_the_acl_of_4_x(tmp_path: Path, code: int, fields: dict[str, str], may: bool | str, default: str):
+    """Default permissions are only for what is not named; what admins ask needs an admin."""
+    guard = plain(tmp_path / "plain_acl.yml", default=default)
+    of_user = default != "DENY" if may == DEFAULT else may
+    for user, password, allowed in (("RocketMQ", "12345678", of_user), ("rocketmq2", "1234 5678", True)):
         told = RemotingFrame(code, 1, fields=signed(fields, b"", user, password))
         if allowed:
             assert guard.remoting(Request(told, FakePeer(), 479)).frame is told
@@ -605,6 +781,7 @@ def test_the_acl_of_4_x(tmp_path: Path, code: int, fields: dict[str, str], may: 
         ("10.10.103.7:1", "", True), ("192.168.0.9:1", "", True), ("192.168.1.9:1", "", False),
         ("192.168.1.9:1", "rocketmq2", True), ("192.168.2.1:1", "rocketmq2", True),
         ("192.168.2.2:1", "rocketmq2", False), ("192.168.1.9:1", "RocketMQ", False),
+        ("192.168.7.7:1", "white", True), ("192.168.7.8:1", "white", False),
     ],
 )  # fmt: skip
 def test_white_addresses_of_4_x(tmp_path: Path, address: str, user: str, may: bool):
@@ -612,7 +789,7 @@ def test_white_addresses_of_4_x(tmp_path: Path, address: str, user: str, may: bo
     peer.address = address
     request = Request(RemotingFrame(17, 1, fields={"topic": "T", "AccessKey": user}), peer, 479)
     if may:
-        assert guard.remoting(request) is request
+        assert guard.remoting(request).frame is request.frame
     else:
         with pytest.raises(Refused):
             guard.remoting(request)
@@ -630,6 +807,9 @@ def test_white_addresses_of_4_x(tmp_path: Path, address: str, user: str, may: bo
         ("accounts:\n  - accessKey: a\n    admin: true", "a password is missing"),
         ("accounts:\n  - accessKey: a\n    secretKey: b\n    topicPerms:\n    - t=SEND", "'SEND' is none of PUB, SUB"),
         ("accounts:\n  - accessKey: a\n    secretKey: b\n    topicPerms:\n    - t", "'' is none of PUB, SUB"),
+        ("accounts:\n  - accessKey: a\n    secretKey: b\n    topicPerms:\n    - t=ANY", "'ANY' is none of PUB, SUB"),
+        ("accounts:\n  - accessKey: a\n    secretKey: b\n    topicPerms:\n    - top*=PUB", "a name of 4.x has no *"),
+        ("accounts:\n  - accessKey: a\n    secretKey: b\n    groupPerms:\n    - '*=DENY'", "a name of 4.x has no *"),
         ("accounts:\n  - accessKey: a\n    secretKey: b\n    defaultGroupPerm: ALL", "'ALL' is none of PUB, SUB"),
         ("accounts:\n  - accessKey: a\n    secretKey: b\n    whiteRemoteAddress: 10.0.{1,2}.*", "is no address"),
         ("- a\n- b", "belongs to nothing"),

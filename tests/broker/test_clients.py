@@ -108,7 +108,7 @@ def test_one_client_id_by_two_connections(broker: Broker, line: Connected):
 class FakePeer:
     """A connection that keeps what is sent."""
 
-    address, local_host, is_closed, is_writable = "here:1", "here", False, True
+    address, local_host, user, is_closed, is_writable = "here:1", "here", "", False, True
 
     def __init__(self) -> None:
         self.turns = asyncio.Semaphore()

@@ -16,24 +16,26 @@ import ipaddress
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias
 
 from flintmq.broker import plain_acl
-from flintmq.broker.needs import ACTIONS, ANY, CLUSTER, FREE, GROUP, NEEDS, TOPIC, bounded
+from flintmq.broker.needs import ACTIONS, ANY, CLUSTER, GROUP, TOPIC, bounded, of_request, of_topic
 from flintmq.broker.requests import Need, Refused, Request, Unsigned
+from flintmq.broker.served_store import check_letters
 from flintmq.config.text import short
 from flintmq.errors import FlintError, FormatError, StoreAccessError, UsageError
 from flintmq.format import config_json
+from flintmq.format.group_topics import RETRY
 from flintmq.format.text import java_encode
 from flintmq.remoting.names import NO_PERMISSION
 from flintmq.storage.files.filesystem import REAL
 
 log = logging.getLogger("flintmq.broker")
 
-LOOK_S: Final = 1.0  # between two looks at the file
+LOOK_S: Final = 1.0  # between two looks at the file; it counts once two of them see the same
 FILE_MAX: Final = 1 << 20  # bytes
 LATE: Final = timedelta(minutes=15)  # that a date of gRPC may be off
 OLD: Final = 399  # RocketMQ 4.9.3; clients until then leave UNSIGNED out of what they sign
@@ -51,6 +53,8 @@ class Rule:
 
     Attributes:
         name: of the resource, or how it begins.
+        actions: those about which it decides.
+        allowed: those of them that the user may do.
         sources: addresses to which it applies; none: to all.
     """
 
@@ -58,40 +62,65 @@ class Rule:
     name: str
     is_prefix: bool
     actions: frozenset[str]
+    allowed: frozenset[str]
     sources: tuple[Source, ...]
-    allows: bool
 
     @property
-    def order(self) -> tuple[bool, bool, int, bool]:
-        """Return the place among rules: exact ones before others, long beginnings before short ones."""
-        return self.kind == ANY, self.is_prefix, -len(self.name), self.allows
+    def place(self) -> tuple[str, bool, str]:
+        return self.kind, self.is_prefix, self.name
 
-    def fits(self, need: Need, name: str, host: str) -> bool:
-        return (
-            self.kind in (ANY, need.kind)
-            and (name.startswith(self.name) if self.is_prefix else name == self.name)
-            and not self.actions.isdisjoint(need.actions)
-            and (not self.sources or _is_one(host, self.sources))
-        )
+    def fits(self, need: Need, host: str) -> bool:
+        return not self.actions.isdisjoint(need.actions) and (not self.sources or _is_one(host, self.sources))
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user; `trusted`: addresses from which the name alone is enough, for anything."""
+    """A user.
+
+    Attributes:
+        rules: by kind, whether it is a prefix, and name; of equal ones those that deny come first.
+        lengths: of the prefixes, long ones first.
+        trusted: addresses from which the name alone is enough.
+    """
 
     name: str
     password: bytes = field(repr=False)
     is_super: bool
-    rules: tuple[Rule, ...]
+    rules: Mapping[tuple[str, bool, str], Sequence[Rule]]
+    lengths: Sequence[int]
     trusted: tuple[Source, ...]
+
+    def rules_of(self, kind: str, name: str) -> Iterator[Rule]:
+        """Yield the rules for a resource, the most exact ones first.
+
+        They are looked up: thousands of names times thousands of rules would hold the loop for seconds.
+        """
+        for one in (kind, ANY):
+            yield from self.rules.get((one, False, name), ())
+            for length in self.lengths:
+                yield from self.rules.get((one, True, name[:length]), ())
+
+
+NOBODY: Final = User("", b"", False, {}, (), ())
+"""Represents whoever sends from an address that is trusted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Acl:
-    """The users of a file; `trusted`: addresses from which anything may come unsigned."""
+    """The users of a file.
+
+    Attributes:
+        trusted: addresses from which anything may come unsigned.
+        is_old: it is of RocketMQ 4.x, where a user's own trusted addresses are such, too.
+    """
 
     users: Mapping[str, User]
     trusted: tuple[Source, ...]
+    is_old: bool
+
+    def lets_all(self, user: User, host: str) -> bool:
+        """Return whether a user may do anything."""
+        return user.is_super or _is_one(host, self.trusted) or (self.is_old and _is_one(host, user.trusted))
 
 
 class Guard:
@@ -109,15 +138,24 @@ class Guard:
         self._nobody = os.urandom(20)  # by it signatures of unknown users are computed, which takes as long
 
     async def keep_reading(self) -> None:
-        """Read the file again when it changes; one that is broken changes nothing."""
+        """Read the file again when it has changed, and changes no more.
+
+        One that is broken changes nothing. Half a file may be a whole one without its last rules, which deny.
+        """
+        before = self._stamp
         while True:
             await asyncio.sleep(LOOK_S)
-            stamp = await asyncio.to_thread(_stamp, self._path)
-            if stamp == self._stamp:
+            seen, before = before, await asyncio.to_thread(_stamp, self._path)
+            if before == self._stamp or before != seen:
                 continue
-            self._stamp = stamp
+            self._stamp = before
             try:
-                self._acl = await asyncio.to_thread(read, self._path)
+                found = await asyncio.to_thread(read, self._path)
+                if await asyncio.to_thread(_stamp, self._path) != before:
+                    continue
+                if found.is_old and not found.users:
+                    raise UsageError(f"{self._path}: it has no accounts")
+                self._acl = found
             except FlintError as error:
                 log.error("the ACL of before counts on: %s", error)
             else:
@@ -140,19 +178,17 @@ class Guard:
             signature = b""
         host = request.peer.address.rpartition(":")[0].strip("[]")
         user = self._user(frame.fields.get("AccessKey", ""), java_encode(signed) + frame.body, signature, host)
-        if user is None:
-            return request
-        needs = NEEDS.get(frame.code)
-        if needs is None and frame.code not in FREE:
-            raise _refused(user, f"request {frame.code}", host, "no matched policies.")
-        for need in bounded(needs(request) if needs is not None else ()):
-            self._check(user, host, need)
-        return replace(request, may=lambda need: self._check(user, host, need))
+        request.peer.user = user.name
+        return replace(request, may=self._checked(user, host, of_request(request)))
 
-    def grpc(self, authorization: str, date: str, host: str) -> Callable[[Need], None]:
-        """Return what checks a need of the user who signed a call of gRPC.
+    def grpc(
+        self, authorization: str, date: str, host: str, needs: Iterable[Need] = ()
+    ) -> tuple[str, Callable[[Need], None]]:
+        """Return the user who signed a call of gRPC, and what checks more needs than these.
 
-        Raises Unsigned: nobody known has.
+        Raises:
+            Unsigned: nobody known has.
+            Refused: the user may not.
         """
         parts = dict(part.strip().partition("=")[::2] for part in authorization.partition(" ")[2].split(","))
         try:
@@ -160,16 +196,18 @@ class Guard:
         except ValueError:
             signature = b""
         user = self._user(parts.get("Credential", "").partition("/")[0], java_encode(date), signature, host, date)
-        return lambda need: None if user is None else self._check(user, host, need)
+        return user.name, self._checked(user, host, needs)
 
-    def _user(self, name: str, signed: bytes, signature: bytes, host: str, date: str | None = None) -> User | None:
-        """Return who has signed; None: whoever it is may do anything.
+    def _user(self, name: str, signed: bytes, signature: bytes, host: str, date: str | None = None) -> User:
+        """Return who has signed, or need not.
 
         Raises Unsigned: nobody known has.
         """
+        if _is_one(host, self._acl.trusted):
+            return NOBODY
         user = self._acl.users.get(name)
-        if _is_one(host, self._acl.trusted) or (user is not None and _is_one(host, user.trusted)):
-            return None
+        if user is not None and _is_one(host, user.trusted):
+            return user
         if not name:
             raise Unsigned("username cannot be null.")
         found = hmac.digest(self._nobody if user is None else user.password, signed, "sha1")
@@ -177,13 +215,32 @@ class Guard:
             raise Unsigned("check signature failed.")
         if date is not None:
             _check_date(date)
-        return None if user.is_super else user
+        return user
+
+    def _checked(self, user: User, host: str, needs: Iterable[Need]) -> Callable[[Need], None]:
+        """Return what checks more needs of a user who has these: by the ACL that counts by then.
+
+        Raises Refused: the user may not.
+        """
+        if not self._acl.lets_all(user, host):
+            for need in bounded(needs):
+                self._check(user, host, need)
+
+        def may(need: Need) -> None:
+            acl = self._acl
+            now = acl.users.get(user.name)
+            if now is None or now.password != user.password:  # who signed by an old one has no rights any more
+                now = replace(NOBODY, name=user.name)
+            if not acl.lets_all(now, host):
+                self._check(now, host, need)
+
+        return may
 
     def _check(self, user: User, host: str, need: Need) -> None:
         name = self._cluster if need.kind == CLUSTER else need.name
-        for rule in user.rules:
-            if rule.fits(need, name, host):
-                if rule.allows:
+        for rule in user.rules_of(need.kind, name):
+            if rule.fits(need, host):
+                if not rule.allowed.isdisjoint(need.actions):
                     return
                 raise _refused(user, f"{need.kind}:{name}", host, "the decision is deny.")
         raise _refused(user, f"{need.kind}:{name}", host, "no matched policies.")
@@ -218,7 +275,7 @@ def _stamp(path: str) -> tuple[int, ...] | None:
         found = os.stat(path)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
 
 
 def read(path: str) -> Acl:
@@ -235,28 +292,40 @@ def read(path: str) -> Acl:
     if data is None or len(data) > FILE_MAX:
         raise UsageError(f"{path}: " + ("is not there" if data is None else f"has more than {FILE_MAX} bytes"))
     try:
-        told = plain_acl.parse(data) if path.endswith((".yml", ".yaml")) else config_json.parse(data)
-        users = [_user(one) for one in _list(told, "users")]
+        is_old = path.endswith((".yml", ".yaml"))
+        told = plain_acl.parse(data) if is_old else config_json.parse(data)
+        users = [_user(one, is_old=is_old) for one in _list(told, "users")]
         _only(told, {"users", "trusted"})
         if len({user.name for user in users}) < len(users):
             raise UsageError("two users have one name")
-        return Acl({user.name: user for user in users}, _sources(told, "trusted"))
-    except (UsageError, FormatError) as error:
+        return Acl({user.name: user for user in users}, _sources(told, "trusted"), is_old)
+    except (UsageError, FormatError, Refused) as error:
         raise UsageError(f"{path}: no ACL: {error}") from None
 
 
-def _user(told: object) -> User:
+def _user(told: object, *, is_old: bool) -> User:
     told = _object(told, "a user")
     _only(told, {"username", "password", "type", "rules", "trusted"})
     name, kind = _text(told, "username"), told.get("type", "normal")
     if not isinstance(kind, str) or kind.lower() not in ("super", "normal"):
         raise UsageError(f"the type of {short(name)} is super or normal, not {short(kind)}")
-    rules = sorted((_rule(one) for one in _list(told, "rules")), key=lambda rule: rule.order)
+    rules = dict[tuple[str, bool, str], list[Rule]]()
+    for rule in sorted((_rule(one, is_old=is_old) for one in _list(told, "rules")), key=lambda rule: len(rule.allowed)):
+        rules.setdefault(rule.place, []).append(rule)
+    lengths = sorted({len(begin) for _, is_prefix, begin in rules if is_prefix}, reverse=True)
     password = java_encode(_text(told, "password"))
-    return User(name, password, kind.lower() == "super", tuple(rules), _sources(told, "trusted"))
+    return User(name, password, kind.lower() == "super", rules, lengths, _sources(told, "trusted"))
 
 
-def _rule(told: object) -> Rule:
+def _rule(told: object, *, is_old: bool) -> Rule:
+    """Return a rule.
+
+    One of 4.x decides about all actions: what it does not allow it denies.
+
+    Raises:
+        UsageError: it is none, or would do nothing.
+        Refused: its name is none.
+    """
     told = _object(told, "a rule")
     _only(told, {"resource", "actions", "sources", "decision"})
     resource = _text(told, "resource")
@@ -273,10 +342,15 @@ def _rule(told: object) -> Rule:
     decision = str(told.get("decision", "Allow")).lower()
     if decision not in ("allow", "deny"):
         raise UsageError(f"the decision {short(decision)} is neither Allow nor Deny")
-    is_prefix = not colon or name.endswith("*")
-    return Rule(
-        kinds[kind.lower()], name.removesuffix("*"), is_prefix, actions, _sources(told, "sources"), decision == "allow"
-    )
+    if not actions:
+        raise UsageError(f"the rule for {short(resource)} has no actions")
+    kind, begin, is_prefix = kinds[kind.lower()], name.removesuffix("*"), not colon or name.endswith("*")
+    if kind in (TOPIC, GROUP) and begin:
+        check_letters(kind.lower(), begin)
+        if begin.startswith(RETRY) or (kind == TOPIC and of_topic(begin).kind != TOPIC):
+            raise UsageError(f"{short(resource)} has no rights of its own, but those of a group, or of the cluster")
+    allowed = actions if decision == "allow" else frozenset[str]()
+    return Rule(kind, begin, is_prefix, frozenset(ACTIONS) if is_old else actions, allowed, _sources(told, "sources"))
 
 
 def _sources(told: Mapping[Any, Any], name: str) -> tuple[Source, ...]:

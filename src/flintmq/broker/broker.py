@@ -50,6 +50,7 @@ from flintmq.broker.transactions import Endings
 from flintmq.broker.workers import ReadingThreads
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import MissingExtraError, UsageError
+from flintmq.format.group_topics import reply_topic
 from flintmq.remoting import names
 from flintmq.remoting.client import is_ipv6, join_address, split_address
 from flintmq.remoting.frames import VERSION
@@ -373,7 +374,7 @@ class _RunningBroker:
 
     def _join_store(self, store: MessageStore) -> None:
         options = self._options
-        own = {f"{options.cluster}_REPLY_TOPIC", *([options.keys.trace_topic] if options.keys.trace else [])}
+        own = {reply_topic(options.cluster), *([options.keys.trace_topic] if options.keys.trace else [])}
         served = ServedStore(store, self._workers, options.keys, lambda places: held.look(places), own)
         self.served = served
         self._clients.admit = served.admit

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from flintmq.broker.calls import Calls
-from flintmq.broker.requests import Answer, Handler, Need, Peer, Refused, Request, member_text
+from flintmq.broker.requests import Answer, Handler, Need, Peer, Refused, Request, lets, member_text
 from flintmq.format import config_json
 from flintmq.remoting.names import (
     CONSUMER_NOT_ONLINE,
@@ -60,13 +60,6 @@ class Producer(NamedTuple):
     version: int
     heard: float
     may: Callable[[Need], None]
-
-    def lets(self, need: Need) -> bool:
-        try:
-            self.may(need)
-        except Refused:
-            return False
-        return True
 
 
 class Clients:
@@ -164,11 +157,17 @@ class Clients:
         `need`: that its user must have, as anybody may say to be of a group. Thread: any.
         """
         found = self._producers.get(group, {}).copy().items()
-        peers = [peer for peer, heard in found if not peer.is_closed and heard.lets(need)]
+        peers = [peer for peer, heard in found if not peer.is_closed and lets(heard.may, need)]
         return peers[next(self._turns) % len(peers)] if peers else None
 
     def note_client(self, client: str, peer: Peer) -> None:
-        """Know by which connection a client hears; another one of the same id takes its place."""
+        """Know by which connection a client hears.
+
+        Another one of the same id takes its place, unless another user has signed there.
+        """
+        known = self._peers.get(client)
+        if known is not None and known.user != peer.user:
+            return
         self._forget_client(peer)
         self._named[peer], self._peers[client] = client, peer
 

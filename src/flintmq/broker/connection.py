@@ -97,7 +97,7 @@ class ClientConnection(asyncio.Protocol):
         self.turns = asyncio.Semaphore(TURNS)
         self._under_way = 0  # requests that are being answered
         self.is_held = False  # nothing is read because of them, or as others have their turn
-        self.address = self.host = self.local_host = ""
+        self.address = self.host = self.local_host = self.user = ""
         self.is_closed = False
         self.is_ending = False  # what comes is dropped: nobody would answer it
         self._is_at_end = False  # of our side nothing more is sent

@@ -12,12 +12,14 @@ from typing import Any, Final, TypeAlias
 
 from flintmq.broker.requests import Need, Refused, Request, member_text
 from flintmq.broker.served import TEMPLATE
-from flintmq.format.group_topics import RETRY
+from flintmq.format.group_topics import RETRY, is_system_topic
 from flintmq.remoting import names
 
 TOPIC, GROUP, CLUSTER, ANY = "Topic", "Group", "Cluster", "*"  # kinds of resources
 PUB, SUB, CREATE, UPDATE, DELETE, GET, LIST = ACTIONS = ("Pub", "Sub", "Create", "Update", "Delete", "Get", "List")
 NEEDS_MAX: Final = 10_000  # of one request: a heartbeat names topics by the thousand
+OPEN: Final = frozenset({TEMPLATE, "BenchmarkTest", "RMQ_SYS_TRACE_TOPIC"})
+"""Topics of RocketMQ's own in which no messages of other topics wait."""
 
 
 Needs: TypeAlias = Callable[[Request], Iterable[Need]]
@@ -26,10 +28,13 @@ Needs: TypeAlias = Callable[[Request], Iterable[Need]]
 def of_topic(topic: str, *actions: str) -> Need:
     """Return the need of a use of a topic.
 
-    Retries are the group's: its consumers also send them.
+    Retries are the group's: its consumers also send them. RocketMQ's own topics are the cluster's: messages of all
+    topics wait there.
     """
     if topic.startswith(RETRY):
         return Need(GROUP, topic.removeprefix(RETRY), tuple(SUB if action == PUB else action for action in actions))
+    if is_system_topic(topic) and topic not in OPEN:
+        return Need(CLUSTER, "", (SUB,) if actions == (SUB, GET) else actions)  # its Get is for figures alone
     return Need(TOPIC, topic, actions)
 
 
@@ -137,6 +142,15 @@ FREE: Final[Set[int]] = frozenset({
     names.VIEW, names.END_TRANSACTION,  # their handlers ask for the topic of what they find
 })  # fmt: skip
 """Codes that any user may send, and nobody without a signature."""
+
+
+def of_request(request: Request) -> Iterator[Need]:
+    """Yield what a request needs. No rule allows one that has no entry here."""
+    needs = NEEDS.get(request.frame.code)
+    if needs is not None:
+        yield from needs(request)
+    elif request.frame.code not in FREE:
+        yield Need("request", str(request.frame.code), ())
 
 
 def bounded(needs: Iterable[Need]) -> Iterator[Need]:

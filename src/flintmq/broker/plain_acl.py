@@ -22,7 +22,6 @@ _PERMISSIONS: Final[Mapping[str, list[str]]] = {
     "SUB": ["Sub"],
     "PUB|SUB": ["Pub", "Sub"],
     "SUB|PUB": ["Pub", "Sub"],
-    "ANY": ["Pub", "Sub"],
     DENIED: ["All"],
 }
 _COMMENT = re.compile(r"(^|\s)#.*")
@@ -67,9 +66,13 @@ def _rules(account: Mapping[str, Any], kind: str, name: str) -> Iterator[JsonObj
 
     One that is not named has the default.
     """
-    default = account.get(f"default{kind}Perm") or DENIED
-    for text in [*(account.get(f"{name}Perms") or []), f"*={default}"]:
-        resource, _, permission = str(text).partition("=")
+    found = {"*": str(account.get(f"default{kind}Perm") or DENIED)}
+    for text in account.get(f"{name}Perms") or []:
+        resource, _, permission = (part.strip() for part in str(text).partition("="))
+        if "*" in resource:
+            raise UsageError(f"{kind} {resource!a:.100}: a name of 4.x has no *")
+        found[resource] = permission
+    for resource, permission in found.items():
         actions = _PERMISSIONS.get(permission)
         if actions is None:
             raise UsageError(f"{kind} {resource!a:.100}: {permission!a:.20} is none of {', '.join(_PERMISSIONS)}")

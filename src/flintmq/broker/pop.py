@@ -20,10 +20,11 @@ from typing import Final, NamedTuple, TypeVar
 from flintmq.broker.flights import Flights, GroupQueue
 from flintmq.broker.held import Held, Holder
 from flintmq.broker.lookup import is_young
+from flintmq.broker.needs import SUB, of_group, of_topic
 from flintmq.broker.pull import readable_topic
 from flintmq.broker.receipts import ORDERED_QUEUE, OWN, RETRIES, RETRIES_V2, Receipt, pop_retry_topic
 from flintmq.broker.recent import Got
-from flintmq.broker.requests import Refused
+from flintmq.broker.requests import Need, Refused, anything
 from flintmq.broker.served import EVERYTHING, Filter, Place
 from flintmq.broker.served_store import ServedStore
 from flintmq.broker.store_offsets import StoreOffsets
@@ -56,6 +57,7 @@ class PopWanted:
         is_ordered: a queue that has something in flight gives nothing, unless `attempt` is the one that got it. Give
             `pops.is_ordered(group)`, or what the client says.
         attempt: the client's id of this attempt; a client that lost the answer asks with the same one.
+        may: raises Refused for what its user may not, or may not any more.
     """
 
     group: str
@@ -67,6 +69,7 @@ class PopWanted:
     from_end: bool = False
     is_ordered: bool = False
     attempt: str = ""
+    may: Callable[[Need], None] = anything
 
 
 class Given(NamedTuple):
@@ -300,6 +303,8 @@ class Pops:
     async def _check(self, wanted: PopWanted) -> None:
         """Refuse what a group may not pop, or cannot."""
         group, topic = wanted.group, wanted.topic
+        wanted.may(of_topic(topic, SUB))
+        wanted.may(of_group(group, SUB))
         may_consume = self._served.may_consume(group)
         if may_consume is False:
             raise Refused(NO_PERMISSION, f"subscription group no permission, {group}")

@@ -159,6 +159,7 @@ def _wanted(request: Request, *, most: int | None = None, **more: Any) -> PopWan
         max(most, 1),
         is_ordered=request.flag("order", False),
         attempt=request.text("attemptId", ""),
+        may=request.may,
         **more,
     )
 

@@ -11,10 +11,12 @@ from collections.abc import Coroutine
 from dataclasses import replace
 
 from flintmq.broker.clients import Clients
+from flintmq.broker.needs import PUB, of_topic
 from flintmq.broker.requests import Answer, Handler, Request
 from flintmq.broker.routes import Routes
 from flintmq.broker.send import LONG, NAMES, REPLY_TO, UNIT_MODE, SendRequest, Sends
 from flintmq.format import properties
+from flintmq.format.group_topics import reply_topic
 from flintmq.remoting.frames import VERSION
 from flintmq.remoting.names import PUSH_REPLY, REPLY, REPLY_SHORT, SUCCESS, SYSTEM_ERROR
 from flintmq.remoting.sends import send_answer
@@ -34,6 +36,7 @@ class Replies:
 
     async def reply(self, request: Request) -> Answer:
         """Put a reply, and hand it over: the answer says whether the client took it."""
+        request.may(of_topic(reply_topic(self._routes.cluster), PUB))  # whatever topic it names: it gets to a client
         asked = self._sends.asked(request)
         answer = send_answer(request.frame.opaque, VERSION, "0", max(asked.queue_id, 0), 0, None)
         if self._stores:

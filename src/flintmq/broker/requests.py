@@ -34,6 +34,7 @@ class Peer(Protocol):
     """The connection that a request came by."""
 
     address: str  # of the client, HOST:PORT
+    user: str  # who signed its newest request, with an ACL
     local_host: str  # the address of ours that the client connected to
     is_closed: bool
     turns: asyncio.Semaphore  # of answers that are made at a time by coroutines
@@ -92,7 +93,16 @@ class Need(NamedTuple):
 
 
 def anything(need: Need) -> None:
-    """Allow it: there is no ACL, or it lets whoever asks do anything."""
+    """Allow it: there is no ACL."""
+
+
+def lets(may: Callable[[Need], None], need: Need) -> bool:
+    """Return whether a need is not refused."""
+    try:
+        may(need)
+    except Refused:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,9 +271,13 @@ class Requests:
             self.start(self._later(request, found))
             request.peer.began()
         elif isinstance(found, HeldAnswer):
-            found.resume = partial(self.call, request)
+            found.resume = partial(self._again, request)
         else:
             _send(request, found)
+
+    def _again(self, request: Request, handler: Handler) -> None:
+        """Go on with a request that was held; its user may have lost the right meanwhile."""
+        self.call(request, handler if self.guard is None else partial(_guarded, self.guard, handler))
 
     def start(self, work: Coroutine[None, None, None]) -> None:
         """Begin to make an answer, for which the broker's end waits."""

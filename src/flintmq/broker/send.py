@@ -31,6 +31,7 @@ from flintmq.format.group_topics import (
     retry_topic,
 )
 from flintmq.format.text import java_encode, java_int
+from flintmq.format.timer import TIMER_TOPIC
 from flintmq.kernels import compiled
 from flintmq.kernels.write import send_frame
 from flintmq.message import Message, PutMessageStatus, PutResult
@@ -73,6 +74,7 @@ _SHORT: Final = tuple("abcdefghijklm")
 NAMES: Final = {SEND: LONG, REPLY: LONG, SEND_SHORT: _SHORT, SEND_BATCH: _SHORT, REPLY_SHORT: _SHORT}
 NOT_TO_BE_SENT_TO: Final = frozenset({
     SCHEDULE_TOPIC, HALF_TOPIC, OUTCOME_TOPIC, GIVEN_UP_TOPIC, "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT",
+    TIMER_TOPIC,  # upstream lets a client put there, by properties alone, what comes to any topic
 })  # fmt: skip
 PROPERTIES_MAX: Final = 0x7FFF
 _ENTRY = struct.Struct(">iiiii")  # of a batch: size, magic, checksum, flag, bytes of the body

@@ -1,6 +1,6 @@
 """Names topics of groups, for their retries and dead letters, and RocketMQ's own topics.
 
-Upstream: MixAll.getRetryTopic, MixAll.getDLQTopic, TopicValidator.
+Upstream: MixAll.getRetryTopic, MixAll.getDLQTopic, MixAll.getReplyTopic, TopicValidator.
 """
 
 from __future__ import annotations
@@ -25,6 +25,11 @@ SYSTEM_TOPICS: Final = frozenset({
 
 def is_system_topic(topic: str) -> bool:
     return topic in SYSTEM_TOPICS or topic.startswith("rmq_sys_")
+
+
+def reply_topic(cluster: str) -> str:
+    """Return the topic of replies to the requests of clients."""
+    return f"{cluster}_REPLY_TOPIC"
 
 
 def retry_topic(group: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Self
 import pytest
 
 from flintmq import Message
-from flintmq.broker import Broker
+from flintmq.broker import Broker, acl
 from flintmq.broker.acl import Guard
 from flintmq.broker.grpc import definitions_pb2 as wire
 from flintmq.broker.requests import Refused, Unsigned
@@ -33,6 +33,7 @@ from tests.broker.grpc.talk import (
 )
 from tests.broker.test_acl import rule, users
 from tests.broker.test_send import stored
+from tests.support.threads import within
 
 Talk = Callable[..., GrpcTalk]
 DATE, SIGNATURE = "20261130T061500Z", "4A7CC2B586E9149281052AA432D295217F83DB62"  # by secret12
@@ -55,7 +56,7 @@ class SignedTalk(GrpcTalk):
 
     def __init__(self, address: str, user: str = "alice", password: str = "secret12") -> None:
         self.who = user, password
-        super().__init__(address)
+        super().__init__(address, client=user)
 
     def start(self, name: str, request: Any, *, ends: bool = True, **more: str) -> int:
         return super().start(name, request, ends=ends, **{**headers(*self.who), **more})
@@ -206,6 +207,61 @@ def test_a_transaction_of_another_topic_is_not_ended(guarded: Callable[..., Brok
     assert refused.code == wire.FORBIDDEN and "Topic:T " in refused.message
 
 
+def test_a_client_is_its_users(guarded: Callable[..., Broker], by: Talk):
+    """Ids are no secret: who names another user's neither ends that client, nor gets what is meant for it."""
+    broker = guarded(rule("Group:mine", "Sub"), rule("Topic:*", "All"))
+    owner, other = by(broker), by(broker, "bob", "onlybilling")
+    owner.settle(consumer("G"))
+    other.client = "alice"
+    beat = wire.HeartbeatRequest(group=resource("mine"), client_type=wire.SIMPLE_CONSUMER)
+    for name, request in (("NotifyClientTermination", wire.NotifyClientTerminationRequest()), ("Heartbeat", beat)):
+        refused = other.ask(name, request).status
+        assert (refused.code, refused.message) == (wire.FORBIDDEN, "the client alice is another user's")
+    number = other.start("Telemetry", wire.TelemetryCommand(settings=consumer("mine")), ends=False)
+    assert "another user's" in other.answered(number).trailers["grpc-message"]
+    assert broker.stats().groups == {"G": 1}
+    assert owner.ask("Heartbeat", wire.HeartbeatRequest(group=resource("G"))).status.code == wire.OK
+    owner.socket.close()
+
+    def settled() -> bool:
+        number = other.start("Telemetry", wire.TelemetryCommand(settings=consumer("mine")), ends=False)
+        while not (found := other.streams.of[number]).messages() and not found.is_over:
+            assert other.pump()
+        return bool(found.messages())
+
+    assert within(settled), "once it has gone, its id is free"
+    assert other.ask("Heartbeat", beat).status.code == wire.OK
+
+
+def test_a_session_whose_group_is_the_users_no_more(guarded: Callable[..., Broker], by: Talk, tmp_path: Path):
+    broker = guarded(rule("Group:*", "Sub"), rule("Topic:*", "Sub"))
+    user, path = by(broker, "bob", "onlybilling"), tmp_path / "acl.json"
+    user.settle(consumer("G"))
+    path.write_text(users(rule("Group:mine", "Sub")), encoding="utf-8")
+    broker._now._grpc._guard = Guard(str(path), "DefaultCluster")
+    refused = user.ask("Heartbeat", wire.HeartbeatRequest(group=resource("mine"))).status
+    assert refused.code == wire.FORBIDDEN and "Group:G " in refused.message
+
+
+def test_rights_that_are_taken_away(guarded: Callable[..., Broker], by: Talk, tmp_path: Path):
+    """A producer is asked for no message of a topic, and a receive that waits gets none, that its user may not have."""
+    broker = guarded(rule("Topic:*", "All"), rule("Group:*", "Sub"))
+    user, waits = by(broker, "bob", "onlybilling"), by(broker, "bob", "onlybilling")
+    user.settle(producer("T"))
+    sessions = broker._now._grpc.sessions
+    assert len(list(sessions.producers("T"))) == 1
+    number = waits.start("ReceiveMessage", receiving())
+    assert within(lambda: broker._now._rooms.held.count == 1)
+    path = tmp_path / "acl.json"
+    path.write_text(users(rule("Topic:T", "All", decision="Deny"), rule("*", "All")), encoding="utf-8")
+    broker._now._guard._acl = acl.read(str(path))
+    assert list(sessions.producers("T")) == []
+    assert by(broker).ask("SendMessage", sending(message())).status.code == wire.OK
+    [answer] = waits.answered(number).messages()
+    refused = wire.ReceiveMessageResponse.FromString(answer).status
+    assert refused.code == wire.FORBIDDEN and "Topic:T " in refused.message
+
+
 # -- dates -------------------------------------------------------------------------------------------------------------
 
 
@@ -240,7 +296,7 @@ def test_dates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, now: str, hours:
     guard = guard_at(monkeypatch, tmp_path / "acl.json", now, hours, kind)
     for signature in (SIGNATURE, SIGNATURE.lower()):
         if may:
-            assert callable(guard.grpc(FORMATS[form] % signature, DATE, "127.0.0.1"))
+            assert guard.grpc(FORMATS[form] % signature, DATE, "127.0.0.1")[0] == "alice"
         else:
             with pytest.raises(Unsigned, match=f"x-mq-date-time {DATE} is more than 15 minutes off"):
                 guard.grpc(FORMATS[form] % signature, DATE, "127.0.0.1")

@@ -25,6 +25,7 @@ class Asked:
 
     Attributes:
         client: the client's id, which a handler may rely on.
+        user: who signed it, with an ACL.
         may: raises Refused for what the client's user may not.
     """
 
@@ -32,6 +33,7 @@ class Asked:
     connection: ClientConnection
     client: str
     may: Callable[[Need], None] = anything
+    user: str = ""
 
     @classmethod
     def of(cls, call: Call, connection: ClientConnection) -> Self:

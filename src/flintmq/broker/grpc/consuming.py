@@ -67,7 +67,7 @@ class GrpcConsuming:
     async def receive(self, asked: Asked, request: wire.ReceiveMessageRequest) -> None:
         """Answer with a status, messages, and when they were given."""
         waiting, wait_s = _Receiver(asked), self._wait_s(asked, request)
-        wanted, renews = self._wanted(request), request.auto_renew
+        wanted, renews = self._wanted(asked, request), request.auto_renew
         del request  # it is not kept while this waits
         asked.call.on_closed = lambda: self._held.left(waiting)
         async with waiting.turns:
@@ -108,7 +108,7 @@ class GrpcConsuming:
         """Have messages come again that did not reach the client."""
         self._pops.give_back(wanted, [self._renewals.take(asked.client, one.receipt) for one in given])
 
-    def _wanted(self, request: wire.ReceiveMessageRequest) -> PopWanted:
+    def _wanted(self, asked: Asked, request: wire.ReceiveMessageRequest) -> PopWanted:
         """Return what a receive asks for.
 
         Raises Denied: it may not.
@@ -129,6 +129,7 @@ class GrpcConsuming:
             from_end=True,
             is_ordered=self._pops.is_ordered(group),
             attempt=request.attempt_id,
+            may=asked.may,
         )
 
     def _filter(self, wanted: wire.FilterExpression) -> Filter:

@@ -29,7 +29,6 @@ from flintmq.broker.grpc.routes import GrpcRoutes
 from flintmq.broker.grpc.sending import GrpcSends
 from flintmq.broker.grpc.sessions import GrpcSessions
 from flintmq.broker.held import Held
-from flintmq.broker.needs import bounded
 from flintmq.broker.pop import Pops
 from flintmq.broker.recall import Recalls
 from flintmq.broker.requests import Need, Refused, Requests
@@ -136,10 +135,8 @@ class GrpcService:
         if self._guard is None:
             return asked
         header = asked.call.header
-        may = self._guard.grpc(header("authorization"), header("x-mq-date-time"), asked.connection.host)
-        for need in bounded(needs):
-            may(need)
-        return replace(asked, may=may)
+        user, may = self._guard.grpc(header("authorization"), header("x-mq-date-time"), asked.connection.host, needs)
+        return replace(asked, user=user, may=may)
 
     def _told(self, asked: Asked, message: bytes) -> None:
         try:

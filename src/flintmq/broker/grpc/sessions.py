@@ -19,7 +19,8 @@ from flintmq.broker.grpc import definitions_pb2 as wire
 from flintmq.broker.grpc.asked import Asked, checked_group, checked_topic, language_of
 from flintmq.broker.grpc.http2 import INVALID_ARGUMENT, Call
 from flintmq.broker.grpc.messages import Denied, status, status_of_refusal
-from flintmq.broker.requests import Refused
+from flintmq.broker.needs import PUB, SUB, of_group, of_topic
+from flintmq.broker.requests import Need, Refused, lets
 from flintmq.broker.served_store import ServedStore
 from flintmq.remoting.frames import VERSION
 from flintmq.remoting.pulls import TAG
@@ -40,12 +41,18 @@ _CONSUMERS: Final[Mapping[int, str]] = {
 
 @dataclass(slots=True)
 class Session:
-    """A client's settings, and the stream on which it hears."""
+    """A client's settings, the stream on which it hears, and its user.
+
+    Attributes:
+        may: raises Refused for what the user may not.
+    """
 
     settings: wire.Settings
     connection: ClientConnection
     telemetry: Call
     heard: float
+    user: str
+    may: Callable[[Need], None]
 
     @property
     def is_consumer(self) -> bool:
@@ -72,13 +79,14 @@ class GrpcSessions:
         return self._sessions.get(client)
 
     def producers(self, topic: str) -> Iterator[Call]:
-        """Yield the streams of the producers of a topic, to ask them something.
+        """Yield the streams of the producers of a topic who may send to it, to ask them something.
 
         Thread: any.
         """
+        need = of_topic(topic, PUB)
         for session in list(self._sessions.values()):
             topics = session.settings.publishing.topics
-            if not session.telemetry.is_closed and any(one.name == topic for one in topics):
+            if not session.telemetry.is_closed and any(one.name == topic for one in topics) and lets(session.may, need):
                 yield session.telemetry
 
     def producer_languages(self) -> list[str]:
@@ -103,6 +111,9 @@ class GrpcSessions:
             if settings.ByteSize() > SETTINGS_MAX:
                 raise Denied(wire.BAD_REQUEST, f"settings of more than {SETTINGS_MAX} bytes")
             await self._check(settings)
+            known = self._sessions.get(asked.client)
+            if known is not None and not known.connection.is_closed:
+                _check_user(known, asked)
         except Denied as denied:
             if denied.code in (wire.CLIENT_ID_REQUIRED, wire.UNRECOGNIZED_CLIENT_TYPE):
                 refusal = wire.TelemetryCommand(status=status(denied.code, str(denied)))
@@ -112,7 +123,7 @@ class GrpcSessions:
         except Refused as refused:
             asked.call.end(INVALID_ARGUMENT, status_of_refusal(refused).message)
             return
-        session = Session(settings, asked.connection, asked.call, time.monotonic())
+        session = Session(settings, asked.connection, asked.call, time.monotonic(), asked.user, asked.may)
         self._sessions[asked.client] = session
         self._join(asked.client, session, asked.language)
         answer = wire.TelemetryCommand(status=status(wire.OK), settings=settings)
@@ -161,16 +172,16 @@ class GrpcSessions:
     # -- life ---------------------------------------------------------------------------------------------------------
 
     def heartbeat(self, asked: Asked, request: wire.HeartbeatRequest) -> wire.HeartbeatResponse:
-        session = self._of(asked.client)
+        session = self._of(asked)
         if session.is_consumer:
             checked_group(request.group)
-        session.heard, session.connection = time.monotonic(), asked.connection
+        session.heard, session.connection, session.may = time.monotonic(), asked.connection, asked.may
         self._join(asked.client, session, asked.language)
         return wire.HeartbeatResponse(status=status(wire.OK))
 
     def end(self, asked: Asked, request: wire.NotifyClientTerminationRequest) -> wire.NotifyClientTerminationResponse:
         """Take out a client that ends itself."""
-        self._of(asked.client)
+        self._of(asked)
         self._take_out(asked.client)
         return wire.NotifyClientTerminationResponse(status=status(wire.OK))
 
@@ -180,10 +191,19 @@ class GrpcSessions:
         for client in [client for client, session in self._sessions.items() if session.heard < since]:
             self._take_out(client)
 
-    def _of(self, client: str) -> Session:
-        found = self._sessions.get(client)
+    def _of(self, asked: Asked) -> Session:
+        """Return the session of who asks: ids are no secret, and anybody may name one.
+
+        Raises:
+            Denied: there is none, or it is another user's.
+            Refused: its group is not the user's any more.
+        """
+        found = self._sessions.get(asked.client)
         if found is None:
             raise Denied(wire.UNRECOGNIZED_CLIENT_TYPE, "cannot find client settings for this client")
+        _check_user(found, asked)
+        if found.is_consumer:
+            asked.may(of_group(found.group, SUB))
         return found
 
     def _take_out(self, client: str) -> None:
@@ -205,6 +225,12 @@ class GrpcSessions:
         topics = {entry.topic.name: _subscription(entry) for entry in settings.subscription.subscriptions}
         member = ConsumerClient(session.connection, language, VERSION, told, topics, time.monotonic(), hears=False)
         self._clients.join(session.group, client, member)
+
+
+def _check_user(session: Session, asked: Asked) -> None:
+    """Raise Denied for a session of another user."""
+    if session.user != asked.user:
+        raise Denied(wire.FORBIDDEN, f"the client {asked.client:.200} is another user's")
 
 
 def _subscription(entry: wire.SubscriptionEntry) -> Subscription:
