@@ -105,12 +105,15 @@ class ConsumerOffsets:
     def of_all(self) -> dict[tuple[str, str], dict[int, int]]:
         """Return (topic, group) -> queue id -> offset, of all groups; commits wait for copies alone."""
         with self.file.lock:
-            found = [
-                (key, {0: queues} if name == LIGHT_OFFSETS else queues.copy())
-                for name, key, queues in self._entries(lambda topic, owner: True)
-                if name == LIGHT_OFFSETS or isinstance(queues, dict)
-            ]
+            found = self._copies()
         return {(key.partition("@")[0], key.partition("@")[2]): numbers_of(queues) for key, queues in found}
+
+    def _copies(self) -> list[tuple[str, dict[Any, Any]]]:
+        return [
+            (key, {0: queues} if name == LIGHT_OFFSETS else queues.copy())
+            for name, key, queues in self._entries(lambda topic, owner: True)
+            if name == LIGHT_OFFSETS or isinstance(queues, dict)
+        ]
 
     def groups_of(self, topic: str) -> list[str]:
         """Return the groups with offsets of a topic."""
