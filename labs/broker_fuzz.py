@@ -44,7 +44,6 @@ SAMPLE_S, PAUSE_S, STOP_S = 1.0, 0.01, 30.0
 ANSWER_S = 3.0  # a stock client's sendMsgTimeout
 LONGEST_CPU_MS = 100.0  # of one callback
 SLACK = {"memory_kib": 24 << 10, "threads": 2}
-FILES = 64  # descriptors of files that visitors' messages may bring; visitors themselves have none when all have left
 KEYS: Mapping[str, object] = {
     "mappedFileSizeCommitLog": 16 << 20,
     "mappedFileSizeConsumeQueue": 200_000,
@@ -140,11 +139,12 @@ class Fuzz:
             time.sleep(SAMPLE_S)
 
     def _check_descriptors(self) -> None:
-        """Once all visitors have left, there are no more descriptors than before they came, but for files."""
+        """Once all visitors have left, there are no more descriptors than before they came, but one for each file."""
         time.sleep(SAMPLE_S)
         last = self.broker.look(self.seconds)
         assert self._first is not None and last is not None, self.broker.said()
-        if last.descriptors > self._first.descriptors + FILES:
+        files = sum(path.is_file() for path in self.broker.store.rglob("*"))  # those that are mapped are open
+        if last.descriptors > self._first.descriptors + files:
             self.found.note("grown", f"descriptors: {self._first.descriptors} before, {last.descriptors} after")
 
     def _judge(self) -> None:
