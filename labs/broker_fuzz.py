@@ -151,7 +151,7 @@ class Fuzz:
         """Look at the figures, and at the store at rest."""
         check_store(self.broker.store, KEYS, self.steady.ledger, self.found)
         self._check_asked()
-        for line in grown(self.samples, self.seconds, ("broker",), SLACK):
+        for line in grown(self.samples, self.seconds, ("broker",), SLACK, min):
             self.found.note("grown", line)
         self.watch = watched.read(self.watch_file)
         if self.watch.longest_cpu_ms > LONGEST_CPU_MS:
@@ -183,11 +183,11 @@ def series(fuzz: Fuzz, seed: int, begun: str) -> figures.Series:
     """What the run has counted."""
     counted = fuzz.asked.counted + fuzz.found.counted
     longest = [fuzz.watch.longest_ms, fuzz.watch.longest_cpu_ms]
-    memory = fifths(fuzz.samples, fuzz.seconds, "broker", "memory_kib")
+    memory = fifths(fuzz.samples, fuzz.seconds, "broker", "memory_kib", min)
     row = [seed, round(fuzz.seconds / 60, 1), *(counted[name] for name in COUNTED)]
     row += [round(fuzz.steady.slowest_s, 2), *longest, memory[1], memory[4]]
     head = ["seed", "minutes", *COUNTED, "slowest answer, s", "longest callback, ms", "of its own, ms"]
-    head += ["KiB in the second fifth", "KiB in the last", *ALL_WRONG]
+    head += ["KiB least in the second fifth", "KiB least in the last", *ALL_WRONG]
     kinds = {name: counted[name] for name in sorted(fuzz.asked.counted) if name not in COUNTED}
     return figures.Series(head, [[*row, *(counted[name] for name in ALL_WRONG)]], [report.commit()], kinds, begun)
 
