@@ -167,6 +167,7 @@ def test_requests_that_nobody_signed(
     text = "UNIQ_KEY\x01U\x02"
     for _ in range(2):
         assert owner.ask(310, send("T", 0, text), b"x").code == 0
+    assert stored(broker).wait_dispatched(10)
     assert owner.ask(11, pull()).code == 0 and owner.ask(15, {**pull(), "commitOffset": 1}).code == 0
     body = heartbeat("c", "H", topics={"T": "*"})
     for code, fields in (

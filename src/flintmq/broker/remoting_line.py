@@ -102,17 +102,15 @@ class RemotingLine:
                 and not connection.is_ending
                 and connection.is_writable
                 and not connection.is_held
-                and (size := frame_size(view[at : at + 4].tobytes())) is not None
             ):
-                if len(view) - at >= 8 and (length := int.from_bytes(view[at + 5 : at + 8], "big")) > HEADER_MAX:
-                    raise FormatError(f"a header of {length} bytes; {HEADER_MAX} are the most", 5)
-                if len(view) - at < size:
-                    break
-                for plain in self._plain:
+                for plain in self._plain:  # of a frame that has come whole
                     if (end := plain(view, at, connection)) is not None:
                         at = end
                         break
                 else:
+                    size = _whole_frame(view, at)
+                    if size is None:
+                        break
                     frame = decode_frame(view[at : at + size].tobytes())
                     at += size
                     self._take(frame, connection)
@@ -120,3 +118,14 @@ class RemotingLine:
                     connection.hold()
                     asyncio.get_running_loop().call_soon(connection.read_on)
         del received[:at]
+
+
+def _whole_frame(view: memoryview, at: int) -> int | None:
+    """Return the size of the frame that begins at view[at]; None: it has not come whole.
+
+    Raises FormatError: no frame is so large.
+    """
+    size = frame_size(view[at : at + 4].tobytes())
+    if len(view) - at >= 8 and (length := int.from_bytes(view[at + 5 : at + 8], "big")) > HEADER_MAX:
+        raise FormatError(f"a header of {length} bytes; {HEADER_MAX} are the most", 5)
+    return size if size is not None and len(view) - at >= size else None

@@ -81,9 +81,7 @@ _ENTRY = struct.Struct(">iiiii")  # of a batch: size, magic, checksum, flag, byt
 CLUSTER: Final = "CLUSTER"  # property with the broker's cluster, by which a client knows where to answer
 _NO_WAIT = properties.WAIT + properties.NAME_END + "false" + properties.VALUE_END
 _KEY = properties.UNIQ_KEY + properties.NAME_END
-_RAW_KEY, _RAW_CLUSTER = _KEY.encode(), f"{CLUSTER}{properties.NAME_END}".encode()
 REPLY_TO: Final = "REPLY_TO_CLIENT"  # property of a request, and of its reply: the client id of who asked
-_RAW_REPLY_TO = REPLY_TO.encode()
 _DELAY = properties.DELAY + properties.NAME_END
 _PREPARED = properties.TRAN_MSG + properties.NAME_END
 
@@ -152,6 +150,7 @@ class Sends:
         marks = {CLUSTER: cluster, "MSG_REGION": REGION, "TRACE_ON": "true"}
         self._marks = [f"{name}{properties.NAME_END}{value}{properties.VALUE_END}" for name, value in marks.items()]
         self._raw_marks, self._pieces = java_encode("".join(self._marks)), answer_pieces(VERSION)
+        self._queues_now: dict[str, int] = {}  # of topics that a plain send of this turn of the loop was for
         self._checked: set[str] = set()  # topics of the store with names that may be sent to
         self._new: dict[str, _NewTopic] = {}
 
@@ -188,27 +187,22 @@ class Sends:
 
     def _completed(self, message: Message) -> bool:
         """Add the broker's properties to a plain message; return whether it may be put."""
-        topic, raw = message.topic, message.properties_bytes
-        if topic not in self._checked:
+        raw = message.properties_bytes
+        if raw is None or not 0 <= message.queue_id < self._queues(message.topic):
             return False
-        facts = self._served.topic(topic)
-        if (
-            facts is None
-            or topic in self._new
-            or not facts.is_writable
-            or not 0 <= message.queue_id < facts.write_queues
-        ):
-            return False
-        if (
-            raw is None
-            or not _says_raw(raw, _RAW_KEY)
-            or _RAW_REPLY_TO in raw
-            or _RAW_CLUSTER in raw
-            or len(raw) + len(self._raw_marks) > PROPERTIES_MAX
-        ):
-            return False
-        message.properties_bytes = raw + self._raw_marks
-        return True
+        message.properties_bytes = raw = raw + self._raw_marks
+        return len(raw) <= PROPERTIES_MAX
+
+    def _queues(self, topic: str) -> int:
+        """Return the number of queues that take plain sends; it is asked once a turn of the loop."""
+        found = self._queues_now.get(topic)
+        if found is None:
+            if not self._queues_now:
+                asyncio.get_running_loop().call_soon(self._queues_now.clear)
+            facts = self._served.topic(topic) if topic in self._checked and topic not in self._new else None
+            found = facts.write_queues if facts is not None and facts.is_writable else 0
+            self._queues_now[topic] = found
+        return found
 
     # -- sends --------------------------------------------------------------------------------------------------------
 
@@ -495,11 +489,6 @@ def remark_of(result: PutResult) -> str:
 def _says(text: str, pair: str) -> bool:
     """Return whether a property string has a pair that begins so; another name may end like it."""
     return text.startswith(pair) or properties.VALUE_END + pair in text
-
-
-def _says_raw(raw: bytes, pair: bytes) -> bool:
-    """Return the same of the bytes of a property string."""
-    return raw.startswith(pair) or b"\x02" + pair in raw
 
 
 def _is_prepared(asked: SendRequest, level: int) -> bool:

@@ -75,27 +75,33 @@ def test_what_stock_producers_sent(name: str, data: bytes):
 
 
 def test_a_send_by_hand():
-    data = frame_of(FIELDS | {"i": 'a\1"\\/ä\u20ac\2', "f": "769", "h": "-5", "j": "3"}, b"\x00\xff", flag=2)
+    data = frame_of(FIELDS | {"i": 'a\1"\\/ä\u20ac\2' + KEYED, "f": "769", "h": "-5", "j": "3"}, b"\x00\xff", flag=2)
     assert send_frame.read(data, 0, HOST) == (
         len(data), 7, 2, "producers", "TBW102", 4,
         Message("orders", b"\x00\xff", queue_id=1, sys_flag=0x301, born_timestamp=1795990906159, flag=-5,
-                properties_bytes='a\1"\\/ä€\2'.encode(), reconsume_times=3, born_host=HOST),
+                properties_bytes=('a\1"\\/ä€\2' + KEYED).encode(), reconsume_times=3, born_host=HOST),
     )  # fmt: skip
 
 
+KEYED = "UNIQ_KEY\1k\2"
 PLAIN: list[dict[str, Any]] = [
     {}, {"a": ""}, {"a": "组"}, {"b": "ns%orders"}, {"e": "-1"}, {"g": "-1"}, {"g": "9" * 18}, {"d": "007"},
-    {"h": str(-(1 << 31))}, {"f": "3"}, {"i": "\2"}, {"i": "a\1b\2"}, {"i": "aWAIT\1false\2bDELAY\0013\2"},
-    {"i": "a\1" + "v" * 32_000 + "\2"}, {"i": "😀\1\b\f\n\r\t\0\2"}, {"j": "2147483647"}, {"n": "any 名\x7f"},
+    {"h": str(-(1 << 31))}, {"f": "3"}, {"i": KEYED}, {"i": "UNIQ_KEY\1\2"}, {"i": "a\1b\2" + KEYED},
+    {"i": KEYED + "aWAIT\1false\2bDELAY\0013\2cREPLY_TO_CLIENT\1d\2dCLUSTER\1e\2"},
+    {"i": "a\1" + "v" * 32_000 + "\2" + KEYED}, {"i": "😀\1\b\f\n\r\t\0\2" + KEYED}, {"j": "2147483647"},
+    {"n": "any 名\x7f"},
 ]  # fmt: skip
 LEFT: list[dict[str, Any]] = [
     {"b": "%RETRY%group"}, {"b": "%DLQ%group"}, {"a": 'g"'}, {"b": "t\\"}, {"b": "t\n"}, {"c": "\1"}, {"n": "\t"},
     {"d": ""}, {"d": "4 "}, {"d": "+4"}, {"d": "4.0"}, {"d": "2147483648"}, {"e": "-2147483649"}, {"e": "1e3"},
     {"e": 1}, {"f": "4"}, {"f": "8"}, {"f": "16"}, {"f": "128"}, {"f": "-1"}, {"g": "9" * 19}, {"g": "-"}, {"g": ""},
     {"h": "x"}, {"j": ""}, {"j": "2147483648"}, {"j": None}, {"k": "true"}, {"k": "False"}, {"m": "true"}, {"m": ""},
-    {"l": "16"}, {"i": ""}, {"i": "a\1b"}, {"i": "DELAY\0013\2"}, {"i": "a\1b\2TIMER_DELAY_MS\0015\2"},
-    {"i": "TRAN_MSG\1true\2"}, {"i": "INNER_NUM\0013\2"}, {"i": "WAIT\1false\2"}, {"i": "WAIT\1true"}, {"i": "WAIT\2"},
-    {"i": "WAIT\1TRUE\2"}, {"i": "a\1" + "v" * 32_767 + "\2"}, {"o": ""}, {"aa": ""}, {"AccessKey": "x"}, {"": ""},
+    {"l": "16"}, {"i": ""}, {"i": "\2"}, {"i": "a\1b\2"}, {"i": "MY_UNIQ_KEY\1k\2"}, {"i": "UNIQ_KEY\2"},
+    *({"i": KEYED + text} for text in (
+        "a\1b", "DELAY\0013\2", "a\1b\2TIMER_DELAY_MS\0015\2", "TRAN_MSG\1true\2", "INNER_NUM\0013\2", "WAIT\1false\2",
+        "WAIT\1true", "WAIT\2", "WAIT\1TRUE\2", "REPLY_TO_CLIENT\1c\2", "a\1b\2CLUSTER\1c\2",
+        "a\1" + "v" * 32_767 + "\2",
+    )), {"o": ""}, {"aa": ""}, {"AccessKey": "x"}, {"": ""},
     {"é": "x"},
 ]  # fmt: skip
 
@@ -172,7 +178,7 @@ def test_no_length_leads_out_of_the_bytes_at_hand():
 
 TEXT = st.text(max_size=8).map(lambda text: text.encode("utf-8", "replace").decode())
 PAIRS = st.lists(
-    st.sampled_from(["UNIQ_KEY", "WAIT", "DELAY", "TIME", "TRAN", "INNER_", "TAGS", "", "W"]) | TEXT
+    st.sampled_from(["UNIQ_KEY", KEYED, "WAIT", "DELAY", "TIME", "TRAN", "INNER_", "REPL", "CLUST", "TAGS", "W"]) | TEXT
     | st.sampled_from(["\1", "\2", "true", "\1true\2"]),
     max_size=6,
 ).map("".join)  # fmt: skip
@@ -185,6 +191,9 @@ CHANGES = st.fixed_dictionaries(
         "l": NUMBER, "n": TEXT, "x": TEXT,
     },
 )  # fmt: skip
+
+
+LEFT_NAMES = ("DELA", "TIME", "INNE", "TRAN", "REPL", "CLUS")
 
 
 def is_plain(fields: dict[str, str], escapes: bool) -> bool:
@@ -205,7 +214,8 @@ def is_plain(fields: dict[str, str], escapes: bool) -> bool:
     return (
         fields.keys() <= set("abcdefghijkmn") and fields["k"] == fields["m"] == "false"
         and int(fields["f"]) & ~0x703 == 0 and not fields["b"].startswith("%")
-        and pairs.endswith("\2") and not any(name.startswith(("DELA", "TIME", "INNE", "TRAN")) for name in names)
+        and pairs.endswith("\2") and not any(name.startswith(LEFT_NAMES) for name in names)
+        and any(name.startswith("UNIQ_KEY\1") for name in names)
         and not any(name.startswith("WAIT") and name != "WAIT\1true" for name in names)
     )  # fmt: skip
 

@@ -3,9 +3,9 @@
 
 remoting/frames.py is the reference: what is not plain is left to it, and what is plain gives the same. Plain is what
 stock clients send all day, and no more than a put: SEND_MESSAGE_V2 with a JSON header without spaces, its code first
-and each name once; a topic that does not begin with %; no batch, unit, transaction, delay, timer or light queue, and
-WAIT true if it is there. Text is plain without escapes; in the property string, whose 01 and 02 are escaped, all of
-them are read but those of surrogates.
+and each name once; a topic that does not begin with %; a unique key; no batch, unit, transaction, delay, timer, light
+queue, request or reply; and WAIT true if it is there. Text is plain without escapes; in the property string, whose 01
+and 02 are escaped, all of them are read but those of surrogates.
 
 Every length of a frame is compared with the bytes at hand before it is used. Uncompiled this takes longer than the
 reference does, so whoever reads frames asks `flintmq.kernels.compiled` first.
@@ -26,10 +26,13 @@ _PROPERTIES_MAX = cython.declare(cython.longlong, 32767)  # bytes, as in a recor
 _INT32 = cython.declare(cython.longlong, 1 << 31)
 _SYS_FLAGS = cython.declare(cython.longlong, 0x703)  # compressed, and how; several tags
 _ONE_WAY = cython.declare(cython.longlong, 2)
+_CLUS = cython.declare(cython.longlong, 0x434C5553)
 _DELA = cython.declare(cython.longlong, 0x44454C41)
 _TIME = cython.declare(cython.longlong, 0x54494D45)
 _INNE = cython.declare(cython.longlong, 0x494E4E45)
+_REPL = cython.declare(cython.longlong, 0x5245504C)
 _TRAN = cython.declare(cython.longlong, 0x5452414E)
+_UNIQ = cython.declare(cython.longlong, 0x554E4951)
 _WAIT = cython.declare(cython.longlong, 0x57414954)
 
 
@@ -373,20 +376,23 @@ def _unescaped(p, at, end):
 
 
 def _are_plain(p, n):
-    """Return whether a property string is complete, and asks for no more than a put."""
+    """Return whether properties are complete, with a unique key, and ask for no more than a put."""
     at: cython.longlong = 0
+    has_key: cython.bint = False
     word: cython.longlong
     if n == 0 or p[n - 1] != 2 or not is_utf8(p, 0, n):
         return False
     # A name is at the beginning or after a 2, as fast_append.py has it.
     while at + 4 <= n:
         word = u32be(p, at)
-        if word == _DELA or word == _TIME or word == _INNE or word == _TRAN:
+        if word == _DELA or word == _TIME or word == _INNE or word == _TRAN or word == _REPL or word == _CLUS:
             return False
+        if word == _UNIQ and _starts(p, at, n, b"UNIQ_KEY\x01", 9):
+            has_key = True
         if word == _WAIT and not _starts(p, at, n, b"WAIT\x01true\x02", 10):
             return False
         at = find_either(p, at, n, 2, 2) + 1
-    return True
+    return has_key
 
 
 def _unique_key(p, n):
