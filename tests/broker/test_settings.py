@@ -246,6 +246,12 @@ class ResetTopic:
         return number
 
 
+def offsets_of(broker: Broker) -> StoreOffsets:
+    offsets = broker._now._rooms.offsets
+    assert isinstance(offsets, StoreOffsets)
+    return offsets
+
+
 def moved(answer: RemotingFrame) -> int | None:
     """Where a pull is told to go; None: it may read on."""
     return int(answer.fields["nextBeginOffset"]) if answer.code == 21 else None
@@ -376,8 +382,7 @@ def test_when_the_last_connection_is_gone_for_long_commits_count(
     own_time(monkeypatch, store_offsets, monotonic=lambda: now[0])
     monkeypatch.setattr("flintmq.broker.broker.SAVE_S", 0.01)
     topic = ResetTopic(writing(), line, T="*")
-    offsets = topic.broker._now._rooms.offsets
-    assert isinstance(offsets, StoreOffsets)
+    offsets = offsets_of(topic.broker)
     sweeps, sweep = list[float](), StoreOffsets.sweep
     monkeypatch.setattr(StoreOffsets, "sweep", lambda of: (sweep(of), sweeps.append(now[0])))
 
@@ -400,17 +405,62 @@ def test_when_the_last_connection_is_gone_for_long_commits_count(
     assert topic.commit(topic.client, 7) == 7 and offsets._resets == {}
 
 
-def test_what_is_kept_of_a_reset_ends_with_connections(writing: Writing, line: Connected):
+def test_a_connection_that_ends_leaves_a_client_that_does_not_know(
+    writing: Writing, line: Connected, monkeypatch: pytest.MonkeyPatch
+):
+    """Its queue is another's for a time; it comes back, and wants and commits what it had."""
+    now = [1000.0]
+    own_time(monkeypatch, store_offsets, monotonic=lambda: now[0])
     topic = ResetTopic(writing(), line, 2, T="*")
     one, two = topic.members
+    number, offsets = topic.hold(one), offsets_of(topic.broker)
     reset(topic.client, offset=0, queueId=0)
-    assert moved(one.ask(11, pull(offset=0))) is None
-    offsets = topic.broker._now._rooms.offsets
-    assert isinstance(offsets, StoreOffsets) and len(offsets._resets) == 1
-    two.close()
+    assert moved(one.answer(number, 5)) == 0, "it waits before it goes there"
+    one.close()
     assert within(lambda: topic.broker.stats().groups["G"] == 1)
+    assert moved(two.ask(11, pull(offset=0))) is None and topic.commit(two, 1) == 1
+    now[0] += 1
+    again = line(topic.broker)
+    assert topic.commit(again, 10) == 1, "before the sweep"
+    offsets.sweep()
+    now[0] += 119
+    assert topic.commit(again, 10) == 1 and moved(again.ask(11, pull(offset=10))) == 1, "and after it"
+    assert moved(two.ask(11, pull(offset=5))) is None and topic.commit(two, 5) == 5, "this one has gone on"
+    assert moved(again.ask(11, pull(offset=5))) is None and topic.commit(again, 6) == 6
+    now[0] += 1
     offsets.sweep()
     assert offsets._resets == {}
+
+
+def test_a_member_that_never_had_the_queue_has_nothing_to_learn(
+    writing: Writing, line: Connected, monkeypatch: pytest.MonkeyPatch
+):
+    """Days later it begins where the other one has come to, whatever that commits meanwhile."""
+    now = [1000.0]
+    own_time(monkeypatch, store_offsets, monotonic=lambda: now[0])
+    topic = ResetTopic(writing(), line, 2, T="*")
+    one, two = topic.members
+    offsets = offsets_of(topic.broker)
+    reset(topic.client, offset=0, queueId=0)
+    assert moved(one.ask(11, pull(offset=0))) is None and topic.commit(one, 5) == 5
+    now[0] += 119
+    offsets.sweep()
+    assert topic.commit(two, 10) == 5, "it has the queue after all, and does not know"
+    now[0] += 119
+    offsets.sweep()
+    assert topic.commit(two, 10) == 5
+    now[0] += 120
+    offsets.sweep()
+    assert moved(two.ask(11, pull(offset=3))) is None and topic.commit(two, 4) == 4 and offsets._resets == {}
+
+
+def test_a_look_at_a_reset_changes_none(writing: Writing, line: Connected):
+    """A scrape's thread looks while the loop goes through them."""
+    topic = ResetTopic(writing(), line, T="*")
+    reset(topic.client, offset=0, queueId=0)
+    offsets = offsets_of(topic.broker)
+    stored(topic.broker).delete_topic("T")
+    assert offsets.get("G", "T", 0) is None and offsets.is_reset("G", "T", 0) and len(offsets._resets) == 1
 
 
 def test_the_configuration_is_that_of_the_start(writing: Callable[..., Broker], line: Callable[[Broker], Line]):
