@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from flintmq.broker import Broker, sql
+from flintmq.broker.connection import ClientConnection
 from flintmq.broker.pop import Popped, Pops, PopWanted
 from flintmq.broker.served_store import ServedStore
 from flintmq.message import Message
@@ -319,6 +320,34 @@ def test_others_come_between_the_looks_of_a_pop(
         [one] = popped(client.answer(number, 60))
         assert one.message.body == b"%d" % (COUNT - 1)
         assert looks == sorted(looks), "each message is looked at once"
+
+
+def test_other_answers_of_a_connection_come_between_the_looks_of_its_pops(
+    writing: Callable[..., Broker], looks: list[Look], monkeypatch: pytest.MonkeyPatch
+):
+    """Its turns are theirs, too."""
+    monkeypatch.setattr("flintmq.broker.connection.TURNS", 1)
+    came, others = list[None](), list[int]()
+    take, read, began = Pops._take, ServedStore.read, ClientConnection.began
+
+    async def taken(of: Pops, wanted: PopWanted) -> Popped:
+        if wanted.group == "H":
+            others.append(len(looks))
+        return await take(of, wanted)
+
+    async def looked(of: ServedStore, *asked: Any) -> Any:
+        while len(looks) == 3 and len(came) < 2:
+            await asyncio.sleep(0.001)
+        return await read(of, *asked)
+
+    monkeypatch.setattr(Pops, "_take", taken)
+    monkeypatch.setattr(ServedStore, "read", looked)
+    monkeypatch.setattr(ClientConnection, "began", lambda of: (came.append(None), began(of)))
+    with popping(writing, COUNT) as (_, client):
+        client.start(POP, pop(exp="n = -1", expType="SQL92", pollTime=60_000))
+        assert within(lambda: len(looks) == 3)
+        assert len(popped(client.ask(POP, pop(group="H")))) == 32
+    assert others and others[0] < 6 < COUNT // 32
 
 
 def test_a_pop_that_had_no_time_leaves_the_rest_to_others(

@@ -8,7 +8,8 @@ or at where they end, and at `recalls`: what comes while it reads must not be mi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
 from typing import Final, Protocol, TypeVar
 
 from flintmq.broker.served import Place, Served
@@ -105,12 +106,11 @@ class Held:
         """
         waiting = _Coroutine(ends, peer, group, shares)
         self.hold(waiting, seconds)
-        peer.turns.release()
-        try:
-            await waiting.future
-        finally:
-            self.wake(waiting)  # it is still held if the coroutine was cancelled
-            await peer.turns.acquire()
+        async with without_turn(peer):
+            try:
+                await waiting.future
+            finally:
+                self.wake(waiting)  # it is still held if the coroutine was cancelled
 
     def look(self, places: Iterable[Place] | None = None) -> None:
         """Wake those whose queues end elsewhere now: they grew, or are others.
@@ -144,6 +144,16 @@ class Held:
     def _wake_all(self, found: list[Waiting]) -> None:
         for waiting in found:
             self.wake(waiting)
+
+
+@asynccontextmanager
+async def without_turn(peer: Holder) -> AsyncIterator[None]:
+    """Give a client's turn back meanwhile, so that its other answers are made."""
+    peer.turns.release()
+    try:
+        yield
+    finally:
+        await peer.turns.acquire()
 
 
 def _chosen(at_place: dict[Waiting, int], end: int) -> list[Waiting]:

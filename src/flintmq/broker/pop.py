@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
 from flintmq.broker.flights import Flights, GroupQueue
-from flintmq.broker.held import Held, Holder
+from flintmq.broker.held import Held, Holder, without_turn
 from flintmq.broker.lookup import is_young
 from flintmq.broker.needs import SUB, of_group, of_topic
 from flintmq.broker.pull import readable_topic
@@ -285,13 +285,13 @@ class Pops:
                 if found is not None or left <= 0 or self._held.is_stopping:
                     return found, False
                 if is_cut:
-                    await asyncio.sleep(0)
-                    continue
-                if self._held.is_full:
+                    async with without_turn(peer):
+                        await asyncio.sleep(0)
+                elif self._held.is_full:
                     return None, True
-                if peer.is_closed:  # nobody would wake it
+                elif peer.is_closed:  # nobody would wake it
                     return None, False
-                if (ends, recalls) == (self._ends(wanted), self._held.recalls):  # else there is news that was not seen
+                elif (ends, recalls) == (self._ends(wanted), self._held.recalls):  # else there is news that was not seen
                     waited_for = ends
                     await self._held.wait(ends, peer, wanted.group, left, shares=takes)
                 await peer.writable()
