@@ -1,5 +1,7 @@
 """Pops: messages come again unless they are acknowledged, after a kill too, and die in the end."""
 
+import asyncio
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,12 +11,14 @@ import pytest
 
 from flintmq import GroupSettings, Message
 from flintmq.broker import Broker
+from flintmq.broker.connection import ClientConnection
 from flintmq.broker.flights import Flights
 from flintmq.broker.pop import Pops
 from flintmq.broker.requests import Refused
 from flintmq.broker.testing import BrokerControl
 from flintmq.errors import PutFailedError
 from flintmq.message import PutMessageStatus, PutResult, StoredMessage
+from flintmq.remoting.client import join_address
 from flintmq.store.services.topics import TopicSettings
 from tests.broker.talk import Line, PoppedMessage, heartbeat, pop, popped, send
 from tests.broker.test_send import stored
@@ -397,6 +401,51 @@ def test_another_is_woken_for_one_that_cannot_look(broker: Broker, line: Connect
     put(broker, "a")
     answers = [talk.answer(number) for talk, number in waiting]
     assert sorted(answer.code for answer in answers) == [FOUND, 1]
+
+
+def connection(broker: Broker, talk: Line) -> ClientConnection:
+    """The broker's side of a client whose pop waits."""
+    assert broker._now._rooms is not None
+    address, held = join_address(*talk.socket.getsockname()), broker._now._rooms.held
+    [found] = [one for one in held._of if isinstance(one, ClientConnection) and one.address == address]
+    return found
+
+
+def in_loop(broker: Broker, work: Callable[[], object]) -> None:
+    done = threading.Event()
+    assert broker.loop is not None
+    broker.loop.call_soon_threadsafe(lambda: (work(), done.set()))
+    assert done.wait(5)
+
+
+@pytest.mark.parametrize("what", ["answers", "turn"])
+def test_another_is_woken_for_one_that_cannot_go_on(broker: Broker, line: Connected, what: str):
+    """Its client takes no answers, or has no turn left: a message does not wait for that."""
+    [(one, first)], [(two, second)] = (held_pops(broker, line, 1, maxMsgNums=1) for _ in range(2))
+    peer = connection(broker, one)
+    if what == "answers":
+        in_loop(broker, peer._writable.clear)
+    else:
+        peer.turns = asyncio.Semaphore(0)
+    put(broker, "a")
+    assert bodies(popped(two.answer(second, 4))) == ["a"] and one.is_quiet(0)
+    in_loop(broker, peer._writable.set if what == "answers" else peer.turns.release)
+    put(broker, "b")
+    assert bodies(popped(one.answer(first, 4))) == ["b"]
+
+
+def test_one_that_can_go_on_after_its_time_takes_nothing(broker: Broker, client: Line, line: Connected):
+    """Its client may have given up, and would never see the message."""
+    number = client.start(POP, pop(pollTime=300))
+    assert within(lambda: broker.stats().held == 1)
+    peer = connection(broker, client)
+    in_loop(broker, peer._writable.clear)
+    put(broker, "a")
+    assert within(lambda: broker.stats().held == 0)
+    time.sleep(0.4)
+    in_loop(broker, peer._writable.set)
+    assert client.answer(number).code == NOTHING
+    assert bodies(got(line(broker))) == ["a"]
 
 
 def test_nothing_came_in_time(broker: Broker, client: Line):

@@ -26,7 +26,7 @@ class InCaller(Executor):
 class Popper:
     """Who pops, and never goes."""
 
-    is_closed = False
+    is_closed, is_writable = False, True
 
     def __init__(self) -> None:
         self.turns = asyncio.Semaphore(1)

@@ -28,6 +28,10 @@ class Holder(Protocol):
 
     turns: asyncio.Semaphore  # of answers that are made at a time; what is held gives its turn back
 
+    @property
+    def is_writable(self) -> bool:
+        """Return whether the client takes its answers."""
+
     async def writable(self) -> None:
         """Wait until the client takes its answers, or is gone."""
 
@@ -160,14 +164,16 @@ def _chosen(at_place: dict[Waiting, int], end: int) -> list[Waiting]:
     """Return those to wake now that a queue ends here.
 
     Of those of a group that share, these are as many as messages came: each takes one or more. With all of them woken
-    by each message, 100 idle consumers fill the loop.
+    by each message, 100 idle consumers fill the loop. One that cannot go on at once, as its client takes no answers or
+    has no turn left, is woken beside them: it takes nothing for now.
     """
     found, woken = list[Waiting](), dict[str, int]()
     for waiting, seen in at_place.items():
         if not waiting.shares or end < seen:  # another queue of that name
             is_needed = seen != end
         elif is_needed := woken.get(waiting.group, 0) < end - seen:
-            woken[waiting.group] = woken.get(waiting.group, 0) + 1
+            goes_on = waiting.peer.is_writable and not waiting.peer.turns.locked()
+            woken[waiting.group] = woken.get(waiting.group, 0) + goes_on
         else:
             at_place[waiting] = end  # what came is for the others
         if is_needed:

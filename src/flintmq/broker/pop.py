@@ -291,10 +291,15 @@ class Pops:
                     return None, True
                 elif peer.is_closed:  # nobody would wake it
                     return None, False
-                elif (ends, recalls) == (self._ends(wanted), self._held.recalls):  # else there is news that was not seen
+                elif (ends, recalls) == (
+                    self._ends(wanted),
+                    self._held.recalls,
+                ):  # else there is news it did not see
                     waited_for = ends
                     await self._held.wait(ends, peer, wanted.group, left, shares=takes)
                 await peer.writable()
+                if self._loop.time() >= deadline:  # its client may have given up: it takes nothing
+                    return None, False
         finally:
             if waited_for and waited_for != self._ends(wanted):  # it was woken, and does not look: others have to
                 for place in waited_for:

@@ -43,6 +43,10 @@ class _Receiver:
     def is_closed(self) -> bool:
         return self._asked.call.is_closed or self._asked.connection.is_closed
 
+    @property
+    def is_writable(self) -> bool:
+        return self._asked.connection.is_writable
+
     async def writable(self) -> None:
         await self._asked.connection.writable()
 
