@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from flintmq.broker.testing import BrokerControl, control
+from flintmq.config.keys import KEYS, StoreConfig
 from flintmq.errors import UsageError
 from flintmq.message import Message
 from flintmq.remoting.frames import RemotingFrame
@@ -27,6 +28,7 @@ from flintmq.remoting.names import (
     SERVICE_NOT_AVAILABLE,
     SUCCESS,
 )
+from flintmq.store.message_store import MessageStore
 from flintmq.store.view import open_store
 from tests.broker.talk import Line, heartbeat, pop, popped, pull, send
 
@@ -180,7 +182,7 @@ def test_the_largest_code_of_an_answer_can_be_read(broker: BrokerControl, client
 
 
 @pytest.mark.parametrize("key", ["storePathCommitLog", "readOnlyCommitLogStorePaths"])
-@pytest.mark.parametrize("way", ["config", "file", "settings"])
+@pytest.mark.parametrize("way", ["config", "made", "file", "settings"])
 def test_the_log_of_another_store_is_not_taken(tmp_path: Path, key: str, way: str):
     with BrokerControl(tmp_path / "mine") as broker:
         broker.store.put(Message("T", b"x"))
@@ -188,6 +190,7 @@ def test_the_log_of_another_store_is_not_taken(tmp_path: Path, key: str, way: st
     (tmp_path / "broker.conf").write_text(f"{key}={log}\n", encoding="utf-8")
     words: dict[str, Any] = {
         "config": {"config": {key: log}},
+        "made": {"config": StoreConfig(**{KEYS[key]: log})},
         "file": {"config": tmp_path / "broker.conf"},
         "settings": {"settings": [f"{key}={log}"]},
     }[way]
@@ -416,6 +419,16 @@ def test_a_reset_sets_a_moved_clock_right(tmp_path: Path, broker: BrokerControl,
     broker.advance(7200)
     with pytest.raises(TimeoutError):
         broker.wait("T", 3, timeout=0.5)
+
+
+def test_the_log_of_a_store_that_was_there_is_not_deleted(tmp_path: Path):
+    with MessageStore(tmp_path / "store", config={"mappedFileSizeCommitLog": 1 << 20}) as store:
+        store.put(Message("T", b"1"))
+    with BrokerControl(tmp_path / "store") as broker:
+        broker.advance(3600)
+        with pytest.raises(UsageError, match="store was there before: its log is not deleted"):
+            broker.reset()
+        assert bodies(broker) == [b"1"]
 
 
 def test_pops_that_wait_are_answered_when_the_clock_is_moved(broker: BrokerControl, client: Line):

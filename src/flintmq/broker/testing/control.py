@@ -28,7 +28,7 @@ from flintmq.store.message_store import MessageStore
 LOOK_S: Final = 0.005  # between two looks at the store
 SHOWN_MAX: Final = 4  # messages that an error shows
 LOG: Final = "commitlog"
-ELSEWHERE: Final = frozenset({"storePathCommitLog", "readOnlyCommitLogStorePaths"})  # keys of logs outside of the path
+ELSEWHERE: Final = "readOnlyCommitLogStorePaths", "storePathCommitLog"  # keys of logs outside of the path
 
 gives_up: ContextVar[Callable[[], bool]] = ContextVar("gives_up", default=lambda: False)
 """Tells a wait of this thread whether anybody still wants to know."""
@@ -60,9 +60,11 @@ class BrokerControl:
         **options: Any,
     ) -> None:
         self._path, self._options = os.path.abspath(path), {"dev": True, "config": config, **options}
-        foreign = ELSEWHERE & settings_of(config, options.get("settings", ()))[0].given
-        if foreign:
-            raise UsageError(f"{min(foreign)}: a broker of tests has its log in its own store; leave out this key")
+        keys, _ = settings_of(config, options.get("settings", ()))
+        for key in ELSEWHERE:
+            if keys.key(key):  # whoever set it: a StoreConfig knows only of some that they were given
+                raise UsageError(f"{key}: a broker of tests has its log in its own store; leave out this key")
+        self._was_there = os.path.isdir(self._path) and any(map(is_of_a_store, os.listdir(self._path)))
         self._chaos, self._clock, self._running = Chaos(), MovedClock(), ExitStack()
         self._broker = self._made()
         self._is_up = False
@@ -275,9 +277,13 @@ class BrokerControl:
         A clock that was moved goes back to the time of day. Nothing that has seen a later time may meet it, so then the
         files of the store are deleted, and the broker starts again: clients lose their connection.
 
-        Raises StoreError, OSError: as `delete_topic` and `delete_group`; the files cannot be deleted.
+        Raises:
+            UsageError: the clock was moved, and the store was there before this control was made; nothing is deleted.
+            StoreError, OSError: as `delete_topic` and `delete_group`; the files cannot be deleted.
         """
         if self._clock.ahead_s:
+            if self._was_there:
+                raise UsageError(f"{self._path} was there before: its log is not deleted to set a moved clock right")
             self.stop()
             _delete_store(self._path)
             self._clock.ahead_s = 0.0
