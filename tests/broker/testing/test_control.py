@@ -316,6 +316,24 @@ def test_a_kill_ends_with_one_store_or_the_other(
             assert [message.body for message in view.messages()] == [b"1"]
 
 
+def test_a_kill_that_is_interrupted_keeps_both(broker: BrokerControl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    broker.store.put(Message("T", b"1"))
+    rename = control.os.rename
+
+    def interrupted(source: str, target: str) -> None:
+        rename(source, target)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(control.os, "rename", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            broker.kill()
+    [aside] = tmp_path.iterdir()
+    for name in ("before", "copy"):
+        with open_store(aside / name) as view:
+            assert [message.body for message in view.messages()] == [b"1"]
+
+
 def test_clients_that_send_meanwhile_lose_no_answered_message_by_a_kill(broker: BrokerControl):
     answered: list[bytes] = []
 

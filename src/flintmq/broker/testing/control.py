@@ -253,11 +253,11 @@ class BrokerControl:
             shutil.copytree(root, copy, ignore=shutil.ignore_patterns(LOG), copy_function=_copy)
             shutil.copytree(os.path.join(root, LOG), os.path.join(copy, LOG), copy_function=_copy)
             self._end()
-            os.rename(root, os.path.join(aside, "before"))
         except BaseException:
             self.calm()
             shutil.rmtree(aside, ignore_errors=True)
             raise
+        os.rename(root, os.path.join(aside, "before"))  # from here on nothing is deleted before the copy is in place
         os.rename(copy, root)
         shutil.rmtree(aside)
 
