@@ -1,6 +1,8 @@
 """Request and reply: a reply goes to the client that asked, and into the cluster's topic of replies."""
 
+import asyncio
 import json
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Any
 import pytest
 
 from flintmq.broker import Broker
+from flintmq.broker.served_store import ServedStore
 from flintmq.remoting.frames import RemotingFrame
 from tests.broker.talk import SEPARATORS, Line, request, send
 from tests.broker.test_clients import HEARTBEAT
@@ -164,6 +167,30 @@ def test_a_request_that_is_refused_makes_no_client_known(writing: Callable[..., 
     assert asker.ask(310, send("T", 0, text), b"question").code == 13
     refused = line(broker).ask(325, of_reply(), b"1")
     assert (refused.code, refused.remark) == (1, "push reply message fail, channel of <asker> not found.")
+
+
+def test_nobody_is_known_by_a_connection_that_has_ended(
+    writing: Callable[..., Broker], monkeypatch: pytest.MonkeyPatch
+):
+    """A request, and a half message, that wait until their topic is made."""
+    broker, came, go_on, make = writing(), threading.Event(), threading.Event(), ServedStore.make_topic
+
+    async def made(of: ServedStore, *asked: Any) -> None:
+        came.set()
+        while not go_on.is_set():
+            await asyncio.sleep(0.001)
+        await make(of, *asked)
+
+    monkeypatch.setattr(ServedStore, "make_topic", made)
+    with Line(broker.address) as gone:
+        text = "REPLY_TO_CLIENT\x01asker\x02TRAN_MSG\x01true\x02PGROUP\x01P\x02"
+        gone.start(310, send("New", 0, text), b"question")
+        assert came.wait(5)
+    assert within(lambda: broker.stats().connections == 0)
+    go_on.set()
+    assert within(lambda: stored(broker).bounds("RMQ_SYS_TRANS_HALF_TOPIC", 0)[1] == 1)
+    clients = broker._now._clients
+    assert (clients._peers, clients._named, clients._producers, clients._produces) == ({}, {}, {}, {})
 
 
 def test_replies_to_a_client_that_reads_nothing(

@@ -273,14 +273,16 @@ class Sends:
         if asked.topic.startswith(RETRY):
             return self._send_retry(request, asked, queue_id)
         message = self._message(asked, request.frame.body, request.peer.address, asked.topic, queue_id)
-        if REPLY_TO in asked.properties and request.frame.code not in (REPLY, REPLY_SHORT):
+        is_there = not request.peer.is_closed  # what waited for its topic may be of a client that has gone
+        if is_there and REPLY_TO in asked.properties and request.frame.code not in (REPLY, REPLY_SHORT):
             client = properties.parse(asked.properties).get(REPLY_TO)
-            if client and self._clients.find(client) is None:  # it may get its reply before its first heartbeat
+            known = self._clients.find(client) if client else None
+            if client and (known is None or known.is_closed):  # it may get its reply before its first heartbeat
                 self._clients.note_client(client, request.peer)
         if _says(asked.properties, _PREPARED) and _is_prepared(asked, message.delay_level):
             message = self._half(message)
             group = properties.parse(asked.properties).get(properties.PGROUP)
-            if group:
+            if group and is_there:
                 self._clients.note_producer(group, request)  # which may be asked from now on
         return self._put(request, message, queue_id)
 
