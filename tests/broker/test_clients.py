@@ -184,6 +184,15 @@ def test_producer_groups_of_a_connection_are_counted(monkeypatch: pytest.MonkeyP
     assert (table._producers, table._produces) == ({}, {})
 
 
+def test_producer_groups_that_are_too_many_keep_no_consumer_out(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(clients, "GROUPS_MAX", 1)
+    table, peer = Clients(), FakePeer()
+    told = json.loads(heartbeat("a", "G")) | {"producerDataSet": [{"groupName": name} for name in "AB"]}
+    with pytest.raises(Refused, match="1 producer groups"):
+        table.heartbeat(Request(RemotingFrame(HEARTBEAT, body=json.dumps(told).encode()), peer, 479))
+    assert table.members("G").keys() == {"a"}
+
+
 def test_a_member_of_two_groups_may_fall_silent_in_one(monkeypatch: pytest.MonkeyPatch):
     """The heartbeat of a client that gave up a consumer names the other group alone."""
     now = [0.0]

@@ -198,10 +198,6 @@ class Clients:
         told = request.json()
         client = _checked("clientID", member_text(told, "clientID"))
         self.note_client(client, request.peer)
-        for one in _objects(told.get("producerDataSet")):
-            group = one.get("groupName")
-            if isinstance(group, str) and group:
-                self.note_producer(group, request)
         groups, consumers = [], _objects(told.get("consumerDataSet"))
         if len(consumers) > GROUPS_MAX:
             raise Refused(SYSTEM_ERROR, f"a heartbeat of {len(consumers)} consumer groups; {GROUPS_MAX} are the most")
@@ -217,6 +213,10 @@ class Clients:
             )
             groups.append(group)
             self.join(group, client, member)
+        for one in _objects(told.get("producerDataSet")):
+            group = one.get("groupName")
+            if isinstance(group, str) and group:
+                self.note_producer(group, request)
         return request.answer() if self.admit is None else self._admitted(request, groups, self.admit)
 
     def join(self, group: str, client: str, member: ConsumerClient) -> None:
