@@ -193,6 +193,50 @@ def test_producer_groups_that_are_too_many_keep_no_consumer_out(monkeypatch: pyt
     assert table.members("G").keys() == {"a"}
 
 
+def test_consumers_of_a_connection_are_counted(monkeypatch: pytest.MonkeyPatch):
+    """By whatever client ids they come; those that left, fell silent, or came by another connection, count no more."""
+    monkeypatch.setattr(clients, "GROUPS_MAX", 3)
+    now = [1000.0]
+    own_time(monkeypatch, clients, monotonic=lambda: now[0])
+    table, peer, other = Clients(), FakePeer(), FakePeer()
+
+    def beat(client: str, *groups: str, by: FakePeer = peer) -> None:
+        table.heartbeat(Request(RemotingFrame(HEARTBEAT, body=heartbeat(client, *groups)), by, 479))
+
+    beat("a", "G", "H")
+    now[0] += 60
+    beat("b", "G")
+    beat("c", "G", by=other)
+    beat("b", "G")
+    for more in (("c", "G"), ("a", "I")):
+        with pytest.raises(Refused, match="3 consumers of a connection"):
+            beat(*more)
+    table.leave(Request(RemotingFrame(LEAVE, fields={"clientID": "b", "consumerGroup": "G"}), peer, 479))
+    beat("c", "G")
+    with pytest.raises(Refused, match="3 consumers of a connection"):
+        beat("d", "G")
+    beat("c", "G", by=other)
+    beat("d", "G")
+    now[0] += 61
+    table.sweep()
+    beat("e", "G", "H")
+    assert {group: set(there) for group, there in table.groups()} == {"G": {"c", "d", "e"}, "H": {"e"}}
+    table.left(peer)
+    table.left(other)
+    assert not any(there for _, there in table.groups()) and table._of == {}
+
+
+def test_a_connection_is_told_once_and_only_if_it_takes_it():
+    """One with ever new client ids in a group got a frame for each of them each time."""
+    table, peer, full = Clients(), FakePeer(), FakePeer()
+    for client in "abc":
+        table.heartbeat(Request(RemotingFrame(HEARTBEAT, body=heartbeat(client, "G")), peer, 479))
+    full.is_writable = False
+    table.heartbeat(Request(RemotingFrame(HEARTBEAT, body=heartbeat("d", "G")), full, 479))
+    assert [frame.code for frame in peer.sent if frame.code == CHANGED] == [CHANGED] * 4
+    assert [frame.code for frame in full.sent if frame.code == CHANGED] == []
+
+
 def test_a_member_of_two_groups_may_fall_silent_in_one(monkeypatch: pytest.MonkeyPatch):
     """The heartbeat of a client that gave up a consumer names the other group alone."""
     now = [0.0]

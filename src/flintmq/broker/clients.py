@@ -24,7 +24,7 @@ from flintmq.remoting.names import (
 from flintmq.remoting.pulls import TAG
 
 SILENT_S: Final = 120.0  # after which a member has left
-GROUPS_MAX: Final = 1000  # of one client: each is looked at in the loop, and its members are notified
+GROUPS_MAX: Final = 1000  # of one connection: each is looked at in the loop, and its members are notified
 NAME_MAX: Final = 1024  # letters of a client id, or of a group
 
 
@@ -79,9 +79,8 @@ class Clients:
         self._groups: dict[str, dict[str, ConsumerClient]] = {}
         self._newest: dict[tuple[str, str], Subscription] = {}  # of group and topic, until a member says more, or goes
         self._producers: dict[str, dict[Peer, Producer]] = {}  # group -> connection
-        # The groups that a connection came with, also those that it has left.
-        self._of: dict[Peer, set[str]] = {}
-        self._produces: dict[Peer, set[str]] = {}
+        self._of: dict[Peer, set[tuple[str, str]]] = {}  # connection -> groups and client ids that it is in
+        self._produces: dict[Peer, set[str]] = {}  # and the groups of producers
         self._turns = itertools.count()
         self._named: dict[Peer, str] = {}  # connection -> the client id that came by it last
         self._peers: dict[str, Peer] = {}  # client id -> the connection that named it last
@@ -211,19 +210,24 @@ class Clients:
                 dict(_subscriptions(one)),
                 time.monotonic(),
             )
+            there = self._of.get(request.peer, ())
+            if len(there) >= GROUPS_MAX and (group, client) not in there:
+                raise Refused(SYSTEM_ERROR, f"one more than {GROUPS_MAX} consumers of a connection, which are the most")
             groups.append(group)
             self.join(group, client, member)
         for one in _objects(told.get("producerDataSet")):
-            group = one.get("groupName")
-            if isinstance(group, str) and group:
-                self.note_producer(group, request)
+            produces = one.get("groupName")
+            if isinstance(produces, str) and produces:
+                self.note_producer(produces, request)
         return request.answer() if self.admit is None else self._admitted(request, groups, self.admit)
 
     def join(self, group: str, client: str, member: ConsumerClient) -> None:
         """Take a member into a group, or what it wants now, and notify the others if that is new."""
         members = self._groups.setdefault(group, {})
         before, members[client] = members.get(client), member
-        self._of.setdefault(member.peer, set()).add(group)
+        if before is not None:
+            self._of.get(before.peer, set()).discard((group, client))
+        self._of.setdefault(member.peer, set()).add((group, client))
         self._newest.clear()
         if before is None or _wanted(before) != _wanted(member):
             self._tell(group)
@@ -246,10 +250,15 @@ class Clients:
 
     def take_out(self, group: str, client: str) -> None:
         """Take a member out of a group, if it is in it."""
-        if self._groups.get(group, {}).pop(client, None) is not None:
-            self._newest.clear()
-            self.gone(group, client)
+        if client in self._groups.get(group, {}):
+            self._drop(group, client)
             self._tell(group)
+
+    def _drop(self, group: str, client: str) -> None:
+        member = self._groups[group].pop(client)
+        self._of.get(member.peer, set()).discard((group, client))
+        self._newest.clear()
+        self.gone(group, client)
 
     def members_of(self, request: Request) -> Answer:
         group = request.text("consumerGroup")
@@ -276,7 +285,8 @@ class Clients:
 
     def left(self, peer: Peer) -> None:
         """Take out the members of a connection that has ended."""
-        self._take_out(self._of.pop(peer, ()), lambda member: member.peer is peer)
+        groups = {group for group, _ in self._of.pop(peer, ())}
+        self._take_out(groups, lambda member: member.peer is peer)
         for group in self._produces.pop(peer, ()):
             self._take_out_producers(group, lambda one, heard: one is peer)
         self._forget_client(peer)
@@ -294,16 +304,15 @@ class Clients:
             members = self._groups[group]
             gone = [client for client, member in members.items() if which(member)]
             for client in gone:
-                del members[client]
-                self.gone(group, client)
+                self._drop(group, client)
             if gone:
-                self._newest.clear()
                 self._tell(group)
 
     def _tell(self, group: str) -> None:
-        """Tell the members of a group that it changed; without it they look each 20 s."""
-        for member in list(self._groups[group].values()):
-            self.calls.tell(member.peer, MEMBERS_CHANGED, {"consumerGroup": group})
+        """Tell each connection of a group that it changed; one that misses it looks each 20 s."""
+        for peer in {member.peer: None for member in self._groups[group].values()}:
+            if peer.is_writable:
+                self.calls.tell(peer, MEMBERS_CHANGED, {"consumerGroup": group})
 
 
 def _checked(what: str, name: str) -> str:
