@@ -164,20 +164,21 @@ def _chosen(at_place: dict[Waiting, int], end: int) -> list[Waiting]:
     """Return those to wake now that a queue ends here.
 
     Of those of a group that share, these are as many as messages came: each takes one or more. With all of them woken
-    by each message, 100 idle consumers fill the loop. One that cannot go on at once, as its client takes no answers or
-    has no turn left, is woken beside them: it takes nothing for now.
+    by each message, 100 idle consumers fill the loop. Those whose client takes no answers, or has no turn left, come
+    last: they would keep a message from the others.
     """
-    found, woken = list[Waiting](), dict[str, int]()
+    found, sharing, woken = list[Waiting](), list[Waiting](), dict[str, int]()
     for waiting, seen in at_place.items():
-        if not waiting.shares or end < seen:  # another queue of that name
-            is_needed = seen != end
-        elif is_needed := woken.get(waiting.group, 0) < end - seen:
-            goes_on = waiting.peer.is_writable and not waiting.peer.turns.locked()
-            woken[waiting.group] = woken.get(waiting.group, 0) + goes_on
+        if waiting.shares and end >= seen:
+            sharing.append(waiting)
+        elif seen != end:  # less: another queue of that name
+            found.append(waiting)
+    for waiting in sorted(sharing, key=lambda one: not one.peer.is_writable or one.peer.turns.locked()):
+        if woken.get(waiting.group, 0) < end - at_place[waiting]:
+            woken[waiting.group] = woken.get(waiting.group, 0) + 1
+            found.append(waiting)
         else:
             at_place[waiting] = end  # what came is for the others
-        if is_needed:
-            found.append(waiting)
     return found
 
 
