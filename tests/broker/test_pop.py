@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from flintmq import GroupSettings, Message
-from flintmq.broker import Broker
+from flintmq.broker import Broker, held
 from flintmq.broker.connection import ClientConnection
 from flintmq.broker.flights import Flights
 from flintmq.broker.pop import Pops
@@ -406,8 +406,8 @@ def test_another_is_woken_for_one_that_cannot_look(broker: Broker, line: Connect
 def connection(broker: Broker, talk: Line) -> ClientConnection:
     """The broker's side of a client whose pop waits."""
     assert broker._now._rooms is not None
-    address, held = join_address(*talk.socket.getsockname()), broker._now._rooms.held
-    [found] = [one for one in held._of if isinstance(one, ClientConnection) and one.address == address]
+    address, peers = join_address(*talk.socket.getsockname()), broker._now._rooms.held._of
+    [found] = [one for one in peers if isinstance(one, ClientConnection) and one.address == address]
     return found
 
 
@@ -418,18 +418,24 @@ def in_loop(broker: Broker, work: Callable[[], object]) -> None:
     assert done.wait(5)
 
 
-@pytest.mark.parametrize("what", ["answers", "turn"])
-def test_another_is_woken_for_one_that_cannot_go_on(broker: Broker, line: Connected, what: str):
+@pytest.mark.parametrize("what", ["answers", "turn", "answers after it was woken"])
+def test_another_is_woken_for_one_that_cannot_go_on(
+    broker: Broker, line: Connected, monkeypatch: pytest.MonkeyPatch, what: str
+):
     """Its client takes no answers, or has no turn left: a message does not wait for that."""
     [(one, first)], [(two, second)] = (held_pops(broker, line, 1, maxMsgNums=1) for _ in range(2))
     peer = connection(broker, one)
     if what == "answers":
         in_loop(broker, peer._writable.clear)
-    else:
+    elif what == "turn":
         peer.turns = asyncio.Semaphore(0)
-    put(broker, "a")
-    assert bodies(popped(two.answer(second, 4))) == ["a"] and one.is_quiet(0)
-    in_loop(broker, peer._writable.set if what == "answers" else peer.turns.release)
+    with monkeypatch.context() as patch:
+        if what == "answers after it was woken":
+            chosen = held._chosen
+            patch.setattr(held, "_chosen", lambda *asked: (chosen(*asked), peer._writable.clear())[0])
+        put(broker, "a")
+        assert bodies(popped(two.answer(second, 4))) == ["a"] and one.is_quiet(0)
+    in_loop(broker, peer.turns.release if what == "turn" else peer._writable.set)
     put(broker, "b")
     assert bodies(popped(one.answer(first, 4))) == ["b"]
 

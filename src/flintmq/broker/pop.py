@@ -297,13 +297,19 @@ class Pops:
                 ):  # else there is news it did not see
                     waited_for = ends
                     await self._held.wait(ends, peer, wanted.group, left, shares=takes)
+                    if not peer.is_writable:
+                        self._pass_on(wanted, waited_for)
                 await peer.writable()
                 if self._loop.time() >= deadline:  # its client may have given up: it takes nothing
                     return None, False
         finally:
-            if waited_for and waited_for != self._ends(wanted):  # it was woken, and does not look: others have to
-                for place in waited_for:
-                    self._held.recall(wanted.group, *place)
+            self._pass_on(wanted, waited_for)
+
+    def _pass_on(self, wanted: PopWanted, waited_for: dict[Place, int]) -> None:
+        """Have others look for one that was woken, and does not look, or not now."""
+        if waited_for and waited_for != self._ends(wanted):
+            for place in waited_for:
+                self._held.recall(wanted.group, *place)
 
     async def _check(self, wanted: PopWanted) -> None:
         """Refuse what a group may not pop, or cannot."""
