@@ -94,7 +94,10 @@ class StoreOffsets:
             self._commit(key, offset)
 
     def is_reset(self, group: str, topic: str, queue_id: int) -> bool:
-        """Return whether an offset was set that no consumer knows yet, or that was deleted since. Thread: any."""
+        """Return whether an offset was set that no consumer knows yet, or was deleted since.
+
+        Thread: any.
+        """
         reset = self._resets.get((group, topic, queue_id))
         return reset is not None and reset.is_open
 
