@@ -836,6 +836,25 @@ def test_a_message_is_renewed_while_its_client_lives(broker: Broker, talk: Talk,
     assert renewals._kept == {} and stored(broker).consumer_offset("G", "T", 0) == 1
 
 
+def test_who_names_anothers_client_and_receipt_ends_no_renewal(broker: Broker, talk: Talk):
+    """A receipt names no group and no topic; neither is a secret, and client ids are none."""
+    client, other = talk(broker), talk(broker)
+    client.settle(consumer("G", wire.PUSH_CONSUMER))
+    put(broker)
+    [one] = given(client.receive(receiving(auto_renew=True, invisible_ms=0)))
+    receipt, renewals = one.system_properties.receipt_handle, broker._now._grpc._renewals
+    assert acked(other, receipt, group="mine").status.code == wire.OK, "as one that is over"
+    more: dict[str, Any] = {"group": resource("mine"), "topic": resource("T"), "receipt_handle": receipt}
+    for name, request in (
+        ("ChangeInvisibleDuration", wire.ChangeInvisibleDurationRequest(**more)),
+        ("ForwardMessageToDeadLetterQueue", wire.ForwardMessageToDeadLetterQueueRequest(**more)),
+    ):
+        assert other.ask(name, request).status.code == wire.INVALID_RECEIPT_HANDLE
+    assert len(renewals._kept["test"]) == 1 and stored(broker).consumer_offset("G", "T", 0) != 1
+    assert acked(client, receipt).status.code == wire.OK
+    assert renewals._kept == {} and stored(broker).consumer_offset("G", "T", 0) == 1
+
+
 def test_a_client_that_ends_gives_its_messages_back(broker: Broker, talk: Talk, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("flintmq.broker.grpc.renewals.GONE_MS", 100)
     put(broker)

@@ -110,7 +110,8 @@ class GrpcConsuming:
 
     def _return(self, asked: Asked, wanted: PopWanted, given: Sequence[Given]) -> None:
         """Have messages come again that did not reach the client."""
-        self._pops.give_back(wanted, [self._renewals.take(asked.client, one.receipt) for one in given])
+        taken = [self._renewals.take(asked.client, wanted.group, wanted.topic, one.receipt) for one in given]
+        self._pops.give_back(wanted, taken)
 
     def _wanted(self, asked: Asked, request: wire.ReceiveMessageRequest) -> PopWanted:
         """Return what a receive asks for.
@@ -184,7 +185,8 @@ class GrpcConsuming:
         entries = []
         for entry in request.entries:
             try:
-                self._pops.ack(group, topic, self._renewals.take(asked.client, _receipt(entry.receipt_handle)))
+                receipt = _receipt(entry.receipt_handle)
+                self._pops.ack(group, topic, self._renewals.take(asked.client, group, topic, receipt))
                 done = status(wire.OK)
             except Denied as denied:
                 done = status(denied.code, str(denied))
@@ -201,7 +203,7 @@ class GrpcConsuming:
         topic, group = checked_topic(request.topic), checked_group(request.group)
         invisible_ms = ms_of(request.invisible_duration)
         _check_invisible(invisible_ms, 0)
-        receipt = self._renewals.take(asked.client, _receipt(request.receipt_handle))
+        receipt = self._renewals.take(asked.client, group, topic, _receipt(request.receipt_handle))
         changed = self._pops.change(group, topic, receipt, invisible_ms)
         if changed is None:
             raise Denied(wire.INVALID_RECEIPT_HANDLE, "the message is not in flight by this receipt any more")
@@ -211,7 +213,7 @@ class GrpcConsuming:
         self, asked: Asked, request: wire.ForwardMessageToDeadLetterQueueRequest
     ) -> wire.ForwardMessageToDeadLetterQueueResponse:
         topic, group = checked_topic(request.topic), checked_group(request.group)
-        receipt = self._renewals.take(asked.client, _receipt(request.receipt_handle))
+        receipt = self._renewals.take(asked.client, group, topic, _receipt(request.receipt_handle))
         if not await self._pops.bury(group, topic, receipt):
             raise Denied(wire.INVALID_RECEIPT_HANDLE, "the message is not in flight by this receipt any more")
         return wire.ForwardMessageToDeadLetterQueueResponse(status=status(wire.OK))

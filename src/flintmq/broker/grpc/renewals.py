@@ -33,25 +33,28 @@ class _Renewed:
 
 
 class Renewals:
-    """The messages that are renewed, by client and receipt. Thread: the loop's.
+    """The messages that are renewed, by client, group, topic and receipt. Thread: the loop's.
 
     `lives`: whether a client of this id is here.
     """
 
     def __init__(self, pops: Pops, lives: Callable[[str], bool]) -> None:
         self._pops, self._lives = pops, lives
-        self._kept: dict[str, dict[Receipt, _Renewed]] = {}
+        self._kept: dict[str, dict[tuple[str, str, Receipt], _Renewed]] = {}
 
     def add(self, client: str, group: str, topic: str, receipt: Receipt) -> None:
         """Keep a message invisible from now on, until `take` or the client's end."""
         now = time.monotonic()
         of_client = self._kept.setdefault(client, {})
-        of_client[receipt] = _Renewed(group, topic, receipt, now, now + RENEWED_MS / 1000)
+        of_client[group, topic, receipt] = _Renewed(group, topic, receipt, now, now + RENEWED_MS / 1000)
 
-    def take(self, client: str, receipt: Receipt) -> Receipt:
-        """Return the newest receipt of a message; it is renewed no more."""
+    def take(self, client: str, group: str, topic: str, receipt: Receipt) -> Receipt:
+        """Return the newest receipt of a message; it is renewed no more.
+
+        A receipt names no group and no topic, and client ids are no secret: what is of another group stays.
+        """
         of_client = self._kept.get(client)
-        found = None if of_client is None else of_client.pop(receipt, None)
+        found = None if of_client is None else of_client.pop((group, topic, receipt), None)
         if of_client is not None and not of_client:
             del self._kept[client]
         return receipt if found is None else found.receipt
