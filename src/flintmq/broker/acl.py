@@ -90,12 +90,19 @@ class User:
     lengths: Sequence[int]
     trusted: tuple[Source, ...]
 
-    def rules_of(self, kind: str, name: str) -> Iterator[Rule]:
+    def decision(self, kinds: Sequence[str], name: str, need: Need, host: str) -> bool | None:
+        """Return whether the most exact rule of these kinds allows what is needed; None: there is none."""
+        for rule in self._rules_of(kinds, name):
+            if rule.fits(need, host):
+                return not rule.allowed.isdisjoint(need.actions)
+        return None
+
+    def _rules_of(self, kinds: Sequence[str], name: str) -> Iterator[Rule]:
         """Yield the rules for a resource, the most exact ones first.
 
         They are looked up: thousands of names times thousands of rules would hold the loop for seconds.
         """
-        for one in (kind, ANY):
+        for one in kinds:
             yield from self.rules.get((one, False, name), ())
             for length in self.lengths:
                 yield from self.rules.get((one, True, name[:length]), ())
@@ -237,16 +244,19 @@ class Guard:
         return may
 
     def _check(self, user: User, host: str, need: Need) -> None:
-        name = self._cluster if need.kind == CLUSTER else need.name
-        for rule in user.rules_of(need.kind, name):
-            if rule.fits(need, host):
-                if not rule.allowed.isdisjoint(need.actions):
-                    return
-                raise _refused(user, f"{need.kind}:{name}", host, "the decision is deny.")
-        raise _refused(user, f"{need.kind}:{name}", host, "no matched policies.")
+        kind, name, kinds = need.kind, need.name, (need.kind, ANY)
+        if kind == CLUSTER:
+            if name and user.decision((TOPIC,), name, need, host) is False:
+                raise _refused(user, f"{TOPIC}:{name}", host, False)
+            # Messages of all topics wait in a topic that is named: `*` is all topics, and a Deny of one leaves it so.
+            kinds, name = (CLUSTER,) if name else kinds, self._cluster
+        may = user.decision(kinds, name, need, host)
+        if not may:
+            raise _refused(user, f"{kind}:{name}", host, may)
 
 
-def _refused(user: User, what: str, host: str, why: str) -> Refused:
+def _refused(user: User, what: str, host: str, decision: bool | None) -> Refused:
+    why = "no matched policies." if decision is None else "the decision is deny."
     return Refused(NO_PERMISSION, f"User:{user.name} has no permission to access {what[:200]} from {host}, {why}")
 
 
@@ -347,7 +357,8 @@ def _rule(told: object, *, is_old: bool) -> Rule:
     kind, begin, is_prefix = kinds[kind.lower()], name.removesuffix("*"), not colon or name.endswith("*")
     if kind in (TOPIC, GROUP) and begin:
         check_letters(kind.lower(), begin)
-        if begin.startswith(RETRY) or (kind == TOPIC and of_topic(begin).kind != TOPIC):
+        of_retries = begin.startswith(RETRY) or (is_prefix and RETRY.startswith(begin) and len(begin) > 1)
+        if of_retries or (kind == TOPIC and decision == "allow" and of_topic(begin).kind == CLUSTER):
             raise UsageError(f"{short(resource)} has no rights of its own, but those of a group, or of the cluster")
     allowed = actions if decision == "allow" else frozenset[str]()
     return Rule(kind, begin, is_prefix, frozenset(ACTIONS) if is_old else actions, allowed, _sources(told, "sources"))

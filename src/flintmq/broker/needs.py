@@ -28,13 +28,13 @@ Needs: TypeAlias = Callable[[Request], Iterable[Need]]
 def of_topic(topic: str, *actions: str) -> Need:
     """Return the need of a use of a topic.
 
-    Retries are the group's: its consumers also send them. RocketMQ's own topics are the cluster's: messages of all
-    topics wait there.
+    Retries are the group's: its consumers also send them. RocketMQ's own topics are the cluster's, which names them:
+    messages of all topics wait there.
     """
     if topic.startswith(RETRY):
         return Need(GROUP, topic.removeprefix(RETRY), tuple(SUB if action == PUB else action for action in actions))
     if is_system_topic(topic) and topic not in OPEN:
-        return Need(CLUSTER, "", (SUB,) if actions == (SUB, GET) else actions)  # its Get is for figures alone
+        return Need(CLUSTER, topic, (SUB,) if actions == (SUB, GET) else actions)  # its Get is for figures alone
     return Need(TOPIC, topic, actions)
 
 

@@ -84,7 +84,7 @@ class Unsigned(Refused):
 class Need(NamedTuple):
     """A resource, and actions of which one must be allowed.
 
-    The name of a cluster is that of the broker.
+    The name of a cluster is the broker's; one that is named here is a topic in which messages of all topics wait.
     """
 
     kind: str
