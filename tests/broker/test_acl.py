@@ -31,6 +31,7 @@ from tests.broker.talk import Line, heartbeat, pull, records, send
 from tests.broker.test_bad_input import frame
 from tests.broker.test_clients import FakePeer
 from tests.broker.test_consumers import WHO, asked
+from tests.broker.test_replies import ask, of_reply, pushed, take
 from tests.broker.test_send import stored
 from tests.broker.test_transactions import COMMIT, OFTEN, begun, end, prepared
 from tests.broker.test_transactions import heartbeat as of_producers
@@ -525,26 +526,46 @@ def test_replies_need_the_topic_of_replies(guarded: Guarded, by: Connected):
     assert asker.is_quiet(0.05) and stored(broker).bounds("mine", 0) == (0, 1)
 
 
-def test_a_client_that_asks_is_its_users(guarded: Guarded, by: Connected):
-    """Another user's request or heartbeat does not take its place while its connection lives."""
+@pytest.mark.parametrize("how", ["heartbeat", "request"])
+@pytest.mark.parametrize("first", ["alice", "bob"])
+def test_a_client_id_of_two_users_gets_no_reply(guarded: Guarded, by: Connected, first: str, how: str):
+    """Ids are no secret, and who is there first may be the wrong one. Once one has gone the other gets it."""
     broker = guarded(rule("Topic:T", "Pub"))
-    owner, other = by(broker), by(broker, *BOB)
-    clients = broker._now._clients
-    assert owner.ask(34, body=of_producers("asker", "P")).code == 0
-    first = clients.find("asker")
-    assert first is not None and first.user == "alice"
-    assert other.ask(34, body=of_producers("asker", "P")).code == 0
-    assert other.ask(310, send("T", 0, "REPLY_TO_CLIENT\x01asker\x02"), b"x").code == 0
-    assert clients.find("asker") is first
-    again = by(broker)
-    assert again.ask(34, body=of_producers("asker", "P")).code == 0
-    second = clients.find("asker")
-    assert second is not None and second is not first and second.user == "alice", "one of the same user does"
-    again.close()
-    assert within(lambda: clients.find("asker") is None)
-    assert other.ask(34, body=of_producers("asker", "P")).code == 0
-    third = clients.find("asker")
-    assert third is not None and third.user == "bob"
+    one, two, replier = by(broker), by(broker, *BOB), by(broker)
+    if first == "bob":
+        one, two = two, one
+    assert one.ask(34, body=of_producers("asker", "P")).code == 0
+    replied(replier, one)
+    if how == "heartbeat":
+        assert two.ask(34, body=of_producers("asker", "P")).code == 0
+    else:
+        ask(two)
+    assert one.ask(34, body=of_producers("asker", "P")).code == 0
+    refused = replier.ask(325, of_reply(), b"secret")
+    assert (refused.code, refused.remark) == (1, "push reply message fail, <asker> is the client id of 2 users.")
+    assert one.is_quiet(0.05) and two.is_quiet(0.05)
+    one.close()
+    assert within(lambda: broker.stats().connections == 2)
+    replied(replier, two)
+
+
+def test_another_connection_of_a_user_takes_the_place_of_a_client(guarded: Guarded, by: Connected):
+    """Another user's that forwards the client's request does not, and is no second user of it."""
+    broker = guarded(rule("Topic:T", "Pub"))
+    old, new, forwarder, replier = by(broker), by(broker), by(broker, *BOB), by(broker)
+    for client, name in ((old, "asker"), (forwarder, "own"), (new, "asker")):
+        assert client.ask(34, body=of_producers(name, "P")).code == 0
+    ask(forwarder)
+    replied(replier, new)
+    assert old.is_quiet(0.05) and forwarder.is_quiet(0.05)
+    replied(replier, forwarder, "own")
+
+
+def replied(replier: Line, client: Line, name: str = "asker") -> None:
+    """A reply to this client id gets to this client."""
+    number = replier.start(325, of_reply(name), b"answer")
+    take(client, pushed(client))
+    assert replier.answer(number).code == 0
 
 
 # -- rights that are taken away ----------------------------------------------------------------------------------------

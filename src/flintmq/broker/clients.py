@@ -82,8 +82,8 @@ class Clients:
         self._of: dict[Peer, set[tuple[str, str]]] = {}  # connection -> groups and client ids that it is in
         self._produces: dict[Peer, set[str]] = {}  # and the groups of producers
         self._turns = itertools.count()
-        self._named: dict[Peer, str] = {}  # connection -> the client id that came by it last
-        self._peers: dict[str, Peer] = {}  # client id -> the connection that named it last
+        self._named: dict[Peer, tuple[str, str]] = {}  # connection -> the client id that came by it last, and its user
+        self._peers: dict[str, dict[str, Peer]] = {}  # client id -> user -> the connection that named it last
         self.calls = Calls()
 
     def handlers(self) -> dict[int, Handler]:
@@ -160,24 +160,30 @@ class Clients:
         return peers[next(self._turns) % len(peers)] if peers else None
 
     def note_client(self, client: str, peer: Peer) -> None:
-        """Know by which connection a client hears.
-
-        Another one of the same id takes its place, unless another user has signed there.
-        """
-        known = self._peers.get(client)
-        if known is not None and known.user != peer.user:
-            return
+        """Know by which connection a client hears; another one of the same id and user takes its place."""
         self._forget_client(peer)
-        self._named[peer], self._peers[client] = client, peer
+        self._named[peer] = client, peer.user
+        self._peers.setdefault(client, {})[peer.user] = peer
 
-    def find(self, client: str) -> Peer | None:
-        """Return the connection of a client."""
-        return self._peers.get(client)
+    def note_asker(self, client: str, peer: Peer) -> None:
+        """Know by which connection a client hears that has sent no heartbeat, unless its user has another one.
+
+        A connection that has a client already forwards the request of another one.
+        """
+        if peer not in self._named and peer.user not in self._peers.get(client, {}):
+            self.note_client(client, peer)
+
+    def find(self, client: str) -> Sequence[Peer]:
+        """Return the connections of a client, one for each user: ids are no secret, and whose it is nobody knows."""
+        return list(self._peers.get(client, {}).values())
 
     def _forget_client(self, peer: Peer) -> None:
-        client = self._named.pop(peer, None)
-        if client is not None and self._peers.get(client) is peer:
-            del self._peers[client]
+        client, user = self._named.pop(peer, ("", ""))
+        peers = self._peers.get(client, {})
+        if peers.get(user) is peer:
+            del peers[user]
+            if not peers:
+                del self._peers[client]
 
     def _take_out_producers(self, group: str, which: Callable[[Peer, float], bool]) -> None:
         found = self._producers.get(group, {})

@@ -52,9 +52,11 @@ class Replies:
         client = properties.parse(asked.properties).get(REPLY_TO)
         if client is None:
             return f"reply message properties[{REPLY_TO}] is null"
-        peer = self._clients.find(client)
-        if peer is None:
+        peers = self._clients.find(client)
+        if not peers:
             return f"push reply message fail, channel of <{client}> not found."
+        if len(peers) > 1:
+            return f"push reply message fail, <{client}> is the client id of {len(peers)} users."
         given, now = request.frame.fields, str(time.time_ns() // 1_000_000)
         names = zip(LONG[: UNIT_MODE + 1], NAMES[request.frame.code], strict=False)
         fields = {long: given[name] for long, name in names if name in given}
@@ -65,5 +67,5 @@ class Replies:
             "storeHost": self._routes.address(request),
             "storeTimestamp": now,
         }
-        answer = await self._clients.calls.ask(peer, PUSH_REPLY, fields, request.frame.body)
+        answer = await self._clients.calls.ask(peers[0], PUSH_REPLY, fields, request.frame.body)
         return None if answer is not None and answer.code == SUCCESS else f"push reply message to {client}fail."

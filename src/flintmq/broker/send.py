@@ -276,9 +276,8 @@ class Sends:
         is_there = not request.peer.is_closed  # what waited for its topic may be of a client that has gone
         if is_there and REPLY_TO in asked.properties and request.frame.code not in (REPLY, REPLY_SHORT):
             client = properties.parse(asked.properties).get(REPLY_TO)
-            known = self._clients.find(client) if client else None
-            if client and (known is None or known.is_closed):  # it may get its reply before its first heartbeat
-                self._clients.note_client(client, request.peer)
+            if client:  # it may get its reply before its first heartbeat
+                self._clients.note_asker(client, request.peer)
         if _says(asked.properties, _PREPARED) and _is_prepared(asked, message.delay_level):
             message = self._half(message)
             group = properties.parse(asked.properties).get(properties.PGROUP)
