@@ -320,17 +320,19 @@ def _user(told: object, *, is_old: bool) -> User:
     if not isinstance(kind, str) or kind.lower() not in ("super", "normal"):
         raise UsageError(f"the type of {short(name)} is super or normal, not {short(kind)}")
     rules = dict[tuple[str, bool, str], list[Rule]]()
-    for rule in sorted((_rule(one, is_old=is_old) for one in _list(told, "rules")), key=lambda rule: len(rule.allowed)):
+    made = filter(None, (_rule(one, is_old=is_old) for one in _list(told, "rules")))
+    for rule in sorted(made, key=lambda rule: len(rule.allowed)):
         rules.setdefault(rule.place, []).append(rule)
     lengths = sorted({len(begin) for _, is_prefix, begin in rules if is_prefix}, reverse=True)
     password = java_encode(_text(told, "password"))
     return User(name, password, kind.lower() == "super", rules, lengths, _sources(told, "trusted"))
 
 
-def _rule(told: object, *, is_old: bool) -> Rule:
+def _rule(told: object, *, is_old: bool) -> Rule | None:
     """Return a rule.
 
-    One of 4.x decides about all actions: what it does not allow it denies.
+    One of 4.x decides about all actions: what it does not allow it denies. None: it would do nothing, and the log says
+    so.
 
     Raises:
         UsageError: it is none, or would do nothing.
@@ -359,7 +361,11 @@ def _rule(told: object, *, is_old: bool) -> Rule:
         check_letters(kind.lower(), begin)
         of_retries = begin.startswith(RETRY) or (is_prefix and RETRY.startswith(begin) and len(begin) > 1)
         if of_retries or (kind == TOPIC and decision == "allow" and of_topic(begin).kind == CLUSTER):
-            raise UsageError(f"{short(resource)} has no rights of its own, but those of a group, or of the cluster")
+            why = f"{short(resource)} has no rights of its own, but those of a group, or of the cluster"
+            if not is_old:
+                raise UsageError(why)
+            log.warning("left out: %s", why)
+            return None
     allowed = actions if decision == "allow" else frozenset[str]()
     return Rule(kind, begin, is_prefix, frozenset(ACTIONS) if is_old else actions, allowed, _sources(told, "sources"))
 

@@ -20,6 +20,7 @@ PUB, SUB, CREATE, UPDATE, DELETE, GET, LIST = ACTIONS = ("Pub", "Sub", "Create",
 NEEDS_MAX: Final = 10_000  # of one request: a heartbeat names topics by the thousand
 OPEN: Final = frozenset({TEMPLATE, "BenchmarkTest", "RMQ_SYS_TRACE_TOPIC"})
 """Topics of RocketMQ's own in which no messages of other topics wait."""
+OF_TRACE: Final = "rmq_sys_TRACE_DATA_"  # so do those that begin so. Upstream: TraceConstants.TRACE_TOPIC_PREFIX
 
 
 Needs: TypeAlias = Callable[[Request], Iterable[Need]]
@@ -33,7 +34,7 @@ def of_topic(topic: str, *actions: str) -> Need:
     """
     if topic.startswith(RETRY):
         return Need(GROUP, topic.removeprefix(RETRY), tuple(SUB if action == PUB else action for action in actions))
-    if is_system_topic(topic) and topic not in OPEN:
+    if is_system_topic(topic) and topic not in OPEN and not topic.startswith(OF_TRACE):
         return Need(CLUSTER, topic, (SUB,) if actions == (SUB, GET) else actions)  # its Get is for figures alone
     return Need(TOPIC, topic, actions)
 

@@ -6,6 +6,7 @@ Upstream: PlainPermissionManager, Permission.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -13,7 +14,10 @@ from typing import Any, Final
 
 from flintmq.errors import UsageError
 from flintmq.format.config_json import JsonObject
+from flintmq.format.group_topics import RETRY
 from flintmq.format.text import java_decode
+
+log = logging.getLogger("flintmq.broker")
 
 DEPTH_MAX: Final = 8
 DENIED: Final = "DENY"
@@ -55,7 +59,7 @@ def _user(told: object) -> JsonObject:
     return {
         "username": told.get("accessKey"),
         "password": told.get("secretKey"),
-        "type": "super" if told.get("admin") == "true" else "normal",
+        "type": "super" if str(told.get("admin")).lower() == "true" else "normal",
         "rules": [*_rules(told, "Topic", "topic"), *_rules(told, "Group", "group")],
         "trusted": [text for text in str(told.get("whiteRemoteAddress") or "").split(",") if text],
     }
@@ -64,7 +68,8 @@ def _user(told: object) -> JsonObject:
 def _rules(account: Mapping[str, Any], kind: str, name: str) -> Iterator[JsonObject]:
     """Yield the rules of an account for topics, or for groups.
 
-    One that is not named has the default.
+    One that is not named has the default. As with 4.x the topic of retries is its group, and an unknown permission is
+    DENY.
     """
     found = {"*": str(account.get(f"default{kind}Perm") or DENIED)}
     for text in account.get(f"{name}Perms") or []:
@@ -73,11 +78,15 @@ def _rules(account: Mapping[str, Any], kind: str, name: str) -> Iterator[JsonObj
             raise UsageError(f"{kind} {resource!a:.100}: a name of 4.x has no *")
         found[resource] = permission
     for resource, permission in found.items():
-        actions = _PERMISSIONS.get(permission)
-        if actions is None:
-            raise UsageError(f"{kind} {resource!a:.100}: {permission!a:.20} is none of {', '.join(_PERMISSIONS)}")
+        if not permission:
+            raise UsageError(f"{kind} {resource!a:.100}: there is none of {', '.join(_PERMISSIONS)}")
+        if permission not in _PERMISSIONS:
+            log.warning("%s %.100a: the permission %.20a is read as %s", kind, resource, permission, DENIED)
+            permission = DENIED
+        of_group = kind == "Topic" and resource.startswith(RETRY)
+        named = f"Group:{resource.removeprefix(RETRY)}" if of_group else f"{kind}:{resource}"
         decision = "Deny" if permission == DENIED else "Allow"
-        yield {"resource": f"{kind}:{resource}", "actions": actions, "decision": decision}
+        yield {"resource": named, "actions": _PERMISSIONS[permission], "decision": decision}
 
 
 def _block(lines: _Lines, level: int = 0) -> Any:
