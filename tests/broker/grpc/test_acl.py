@@ -233,6 +233,27 @@ def test_a_client_is_its_users(guarded: Callable[..., Broker], by: Talk):
     assert other.ask("Heartbeat", beat).status.code == wire.OK
 
 
+def test_a_consumer_that_changes_its_user(guarded: Callable[..., Broker], by: Talk, tmp_path: Path):
+    """Its session goes with it once the old user has lost the group, and to nobody who may not have that."""
+    broker = guarded(rule("Group:G", "Sub"), rule("Topic:*", "Sub"))
+    client, path = by(broker, "bob", "onlybilling"), tmp_path / "acl.json"
+    client.settle(consumer("G"))
+    beat = wire.HeartbeatRequest(group=resource("G"), client_type=wire.SIMPLE_CONSUMER)
+    client.who = "alice", "secret12"
+    assert client.ask("Heartbeat", beat).status.code == wire.FORBIDDEN
+    path.write_text(users(rule("Topic:*", "Sub"), username="carol"), encoding="utf-8")
+    broker._now._guard._acl = acl.read(str(path))
+    client.who = "carol", "onlybilling"
+    refused = client.ask("Heartbeat", beat).status
+    assert refused.code == wire.FORBIDDEN and "Group:G " in refused.message
+    client.who = "alice", "secret12"
+    assert client.ask("Heartbeat", beat).status.code == wire.OK and broker.stats().groups == {"G": 1}
+    path.write_text(users(rule("Group:G", "Sub")), encoding="utf-8")
+    broker._now._guard._acl = acl.read(str(path))
+    client.who = "bob", "onlybilling"
+    assert client.ask("Heartbeat", beat).status.message == "the client bob is another user's", "it is alice's now"
+
+
 def test_a_session_whose_group_is_the_users_no_more(guarded: Callable[..., Broker], by: Talk, tmp_path: Path):
     broker = guarded(rule("Group:*", "Sub"), rule("Topic:*", "Sub"))
     user, path = by(broker, "bob", "onlybilling"), tmp_path / "acl.json"

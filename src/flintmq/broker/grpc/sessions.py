@@ -175,7 +175,8 @@ class GrpcSessions:
         session = self._of(asked)
         if session.is_consumer:
             checked_group(request.group)
-        session.heard, session.connection, session.may = time.monotonic(), asked.connection, asked.may
+        session.heard, session.connection = time.monotonic(), asked.connection
+        session.user, session.may = asked.user, asked.may
         self._join(asked.client, session, asked.language)
         return wire.HeartbeatResponse(status=status(wire.OK))
 
@@ -228,8 +229,12 @@ class GrpcSessions:
 
 
 def _check_user(session: Session, asked: Asked) -> None:
-    """Raise Denied for a session of another user."""
-    if session.user != asked.user:
+    """Raise Denied for a session of another user.
+
+    A consumer whose user has lost its group, or is none any more, goes on with another user.
+    """
+    keeps = not session.is_consumer or lets(session.may, of_group(session.group, SUB))
+    if session.user != asked.user and keeps:
         raise Denied(wire.FORBIDDEN, f"the client {asked.client:.200} is another user's")
 
 
