@@ -21,6 +21,7 @@ import pytest
 
 from flintmq.broker import Broker, acl
 from flintmq.broker.acl import Guard
+from flintmq.broker.clients import Clients
 from flintmq.broker.needs import ACTIONS, FREE, NEEDS, NEEDS_MAX, of_topic
 from flintmq.broker.requests import Need, Refused, Request
 from flintmq.errors import UsageError
@@ -559,6 +560,17 @@ def test_another_connection_of_a_user_takes_the_place_of_a_client(guarded: Guard
     replied(replier, new)
     assert old.is_quiet(0.05) and forwarder.is_quiet(0.05)
     replied(replier, forwarder, "own")
+
+
+def test_a_connection_that_has_ended_is_no_client():
+    """A send may wait for its topic, and its client be gone by then."""
+    clients, peer = Clients(), FakePeer()
+    clients.note_asker("asker", peer)
+    assert clients.find("asker") == [peer]
+    clients.left(peer)
+    peer.is_closed = True
+    clients.note_asker("asker", peer)
+    assert clients.find("asker") == []
 
 
 def replied(replier: Line, client: Line, name: str = "asker") -> None:

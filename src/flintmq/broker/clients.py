@@ -168,9 +168,10 @@ class Clients:
     def note_asker(self, client: str, peer: Peer) -> None:
         """Know by which connection a client hears that has sent no heartbeat, unless its user has another one.
 
-        A connection that has a client already forwards the request of another one.
+        A connection that has a client already forwards the request of another one; one that has ended meanwhile would
+        stay for ever.
         """
-        if peer not in self._named and peer.user not in self._peers.get(client, {}):
+        if not peer.is_closed and peer not in self._named and peer.user not in self._peers.get(client, {}):
             self.note_client(client, peer)
 
     def find(self, client: str) -> Sequence[Peer]:
