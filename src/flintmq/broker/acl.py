@@ -91,7 +91,7 @@ class User:
     trusted: tuple[Source, ...]
 
     def decision(self, kinds: Sequence[str], name: str, need: Need, host: str) -> bool | None:
-        """Return whether the most exact rule of these kinds allows what is needed; None: there is none."""
+        """Return whether the most exact rule of these kinds allows a need, or None."""
         for rule in self._rules_of(kinds, name):
             if rule.fits(need, host):
                 return not rule.allowed.isdisjoint(need.actions)
@@ -244,7 +244,8 @@ class Guard:
         return may
 
     def _check(self, user: User, host: str, need: Need) -> None:
-        kind, name, kinds = need.kind, need.name, (need.kind, ANY)
+        kind, name = need.kind, need.name
+        kinds: Sequence[str] = (kind, ANY)
         if kind == CLUSTER:
             if name and user.decision((TOPIC,), name, need, host) is False:
                 raise _refused(user, f"{TOPIC}:{name}", host, False)

@@ -160,22 +160,28 @@ class Clients:
         return peers[next(self._turns) % len(peers)] if peers else None
 
     def note_client(self, client: str, peer: Peer) -> None:
-        """Know by which connection a client hears; another one of the same id and user takes its place."""
+        """Know by which connection a client hears.
+
+        Another one of the same id and user takes its place.
+        """
         self._forget_client(peer)
         self._named[peer] = client, peer.user
         self._peers.setdefault(client, {})[peer.user] = peer
 
     def note_asker(self, client: str, peer: Peer) -> None:
-        """Know by which connection a client hears that has sent no heartbeat, unless its user has another one.
+        """Know by which connection a client hears that has sent no heartbeat.
 
-        A connection that has a client already forwards the request of another one; one that has ended meanwhile would
-        stay for ever.
+        It does if the client has none of its user's. A connection that has a client already forwards the request of
+        another one; one that has ended meanwhile would stay for ever.
         """
         if not peer.is_closed and peer not in self._named and peer.user not in self._peers.get(client, {}):
             self.note_client(client, peer)
 
     def find(self, client: str) -> Sequence[Peer]:
-        """Return the connections of a client, one for each user: ids are no secret, and whose it is nobody knows."""
+        """Return the connections of a client, one for each user.
+
+        Ids are no secret, and nobody knows whose one is.
+        """
         return list(self._peers.get(client, {}).values())
 
     def _forget_client(self, peer: Peer) -> None:
