@@ -126,7 +126,8 @@ def test_text_that_takes_long_is_not_parsed(served: Serve, resting: Path, line: 
 
 def test_what_would_hold_the_loop_is_refused(served: Serve, resting: Path, line: Connected):
     """Each within a megabyte; before these limits one took up to 0.4 s, in which nobody else was answered."""
-    talk = line(served(resting))
+    broker = served(resting)
+    talk, other = line(broker), line(broker)
     groups = [f"g{number}" for number in range(1001)]
     refused = talk.ask(HEARTBEAT, body=heartbeat("a", *groups))
     assert (refused.code, refused.remark) == (1, "a heartbeat of 1001 consumer groups; 1000 are the most")
@@ -135,7 +136,7 @@ def test_what_would_hold_the_loop_is_refused(served: Serve, resting: Path, line:
     long = talk.ask(PULL, pull(subscription=tags))
     assert (long.code, long.remark) == (1, f"a subscription of {len(tags)} letters; 65536 are the most")
     assert talk.ask(PULL, pull(subscription=tags[:65_536])).code == 0
-    talk.ask(HEARTBEAT, body=heartbeat("a", "G", topics={"T": tags}))
+    other.ask(HEARTBEAT, body=heartbeat("b", "G", topics={"T": tags}))
     asked = {name: value for name, value in pull(sysFlag=0).items() if name != "subscription"}
     assert talk.ask(PULL, asked).code == 1, "that of a heartbeat as well"
 

@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -132,8 +133,9 @@ def test_figures_from_any_thread(resting: Path):
     limit, usual_s = time.monotonic() + LIMIT_S, sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     try:
-        with Broker(resting, read_only=True) as broker, Line(broker.address) as talk:
+        with Broker(resting, read_only=True) as broker, ExitStack() as lines:
             for turn in range(20):
+                talk = lines.enter_context(Line(broker.address))
                 number = talk.start(34, body=heartbeat("a", *(f"G{turn}-{group}" for group in range(1000))))
                 while talk.is_quiet(0.001) and time.monotonic() < limit:  # a wait: the loop's thread must run, too
                     broker.stats()

@@ -59,6 +59,7 @@ def test_wait_gives_messages_in_the_order_in_which_they_arrived(broker: BrokerCo
     late.start()
     assert [message.body for message in broker.wait("T", 4)] == [b"0", b"1", b"2", b"3"], "no more than were asked for"
     late.join()
+    broker.wait("T", 5)
     assert bodies(broker) == [b"0", b"1", b"2", b"3", b"4"] and bodies(broker, "nobody's") == []
 
 
