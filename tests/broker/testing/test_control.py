@@ -233,7 +233,8 @@ def test_a_reset_leaves_nothing_but_connections(broker: BrokerControl, client: L
     broker.reset()
     assert broker.requests() == [] and broker.messages("T") == [] == list(broker.store.groups())
     assert broker.store.consumer_offset("G", "T", 0) in (None, -1)
-    assert sent(client, b"3").code == SUCCESS and client.ask(PULL, pull()).code == SUCCESS
+    assert sent(client, b"3").code == SUCCESS and broker.wait("T", 1)
+    assert client.ask(PULL, pull()).code == SUCCESS
     assert [message.body for message in broker.wait("T", 2)] == [b"3", b"2"], "a delay ends all the same"
 
 
