@@ -140,8 +140,8 @@ def test_offsets_of_a_group_at_rest(writing: Callable[..., Broker], line: Callab
     assert stored(broker).group_offsets("G") == {("T", 0): 5, ("T", 1): 2}
 
 
-def test_offsets_of_a_group_that_consumes(writing: Callable[..., Broker], line: Callable[[Broker], Line]):
-    """A member learns it by its next pull, and what it commits before that does not undo it."""
+def consumed(writing: Callable[..., Broker], line: Callable[[Broker], Line]) -> tuple[Broker, Line, Line]:
+    """A broker with five messages of T, an operator's connection, and that of a member of G."""
     broker = writing()
     client, member = line(broker), line(broker)
     stored(broker).create_topic("T", 1)
@@ -149,6 +149,12 @@ def test_offsets_of_a_group_that_consumes(writing: Callable[..., Broker], line: 
         client.ask(310, send("T"), b"x")
     assert stored(broker).wait_dispatched(10)
     member.ask(34, body=heartbeat("c", "G", topics={"T": "*"}))
+    return broker, client, member
+
+
+def test_offsets_of_a_group_that_consumes(writing: Callable[..., Broker], line: Callable[[Broker], Line]):
+    """A member learns it by its next pull, and what it commits before that does not undo it."""
+    broker, client, member = consumed(writing, line)
     number = member.start(11, pull(offset=5, sysFlag=6, suspendTimeoutMillis=9000))
     assert member.is_quiet(0.05)
     assert reset(client) == {0: 0}
@@ -194,13 +200,7 @@ def test_members_are_notified_of_new_offsets(writing: Callable[..., Broker], lin
 
 def test_commits_count_again_when_a_member_has_gone_on(writing: Callable[..., Broker], line: Callable[[Broker], Line]):
     """Java's client takes 10 s for a reset; what it commits meanwhile is of before it."""
-    broker = writing()
-    client, member = line(broker), line(broker)
-    stored(broker).create_topic("T", 1)
-    for _ in range(5):
-        client.ask(310, send("T"), b"x")
-    assert stored(broker).wait_dispatched(10)
-    member.ask(34, body=heartbeat("c", "G", topics={"T": "*"}))
+    broker, client, member = consumed(writing, line)
 
     def commit(offset: int) -> int | None:
         member.ask(15, {"consumerGroup": "G", "topic": "T", "queueId": 0, "commitOffset": offset})

@@ -142,6 +142,8 @@ class Guard:
         self._path, self._cluster = path, cluster
         self._stamp = _stamp(path)
         self._acl = read(path)
+        if not self._acl.users and not self._acl.trusted:
+            log.warning("%s: it has neither users nor trusted addresses: all requests are refused", path)
         self._nobody = os.urandom(20)  # by it signatures of unknown users are computed, which takes as long
 
     async def keep_reading(self) -> None:
