@@ -69,6 +69,7 @@ def test_a_store_that_is_written_meanwhile(tmp_path: Path) -> None:
             stop.wait(0.0005)
 
     with flintmq.MessageStore(root, config=SMALL) as store:
+        told.append(store.put(Message("T0", b"", queue_id=0, keys="k0")).physical_offset)  # the log has its first file
         thread = threading.Thread(target=write, args=(store,))
         thread.start()
         try:
