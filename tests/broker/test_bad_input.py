@@ -398,7 +398,9 @@ class HeldTransport:
 
 def test_64_mib_of_answers_are_kept_for_30_s(monkeypatch: pytest.MonkeyPatch):
     transport = HeldTransport()
-    connection = ClientConnection(lambda peer, first: None, lambda: None, lambda peer: None, lambda peer: None)
+    connection = ClientConnection(
+        memoryview(b""), lambda peer, first: None, lambda: None, lambda peer: None, lambda peer: None
+    )
     connection._transport = transport  # type: ignore[assignment]
     now = connection.heard
     transport.unsent = (64 << 20) + 1

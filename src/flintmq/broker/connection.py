@@ -18,6 +18,7 @@ from typing import Final, Protocol
 
 from flintmq.broker.tls import FIRST_BYTE, TlsLayer
 from flintmq.errors import FormatError
+from flintmq.format.layout import Buffer
 from flintmq.remoting.client import join_address
 from flintmq.remoting.frames import RemotingFrame
 
@@ -45,8 +46,8 @@ class ClientLine(Protocol):
     @property
     def unsent(self) -> int: ...
 
-    def receive(self, data: bytes) -> None:
-        """Take what has come.
+    def receive(self, data: Buffer) -> None:
+        """Take a copy of what has come.
 
         Raises FormatError: it breaks the protocol.
         """
@@ -70,10 +71,12 @@ class ClientLine(Protocol):
         """Note that the connection has ended."""
 
 
-class ClientConnection(asyncio.Protocol):
+class ClientConnection(asyncio.BufferedProtocol):
     """A client's connection. Thread: the loop's.
 
     Args:
+        into: where bytes come from the socket, for all connections of a loop: what has come is taken at once. A block
+            of memory for each read would leave the heap full of holes.
         line: makes the line that a first byte asks for. It raises FormatError where it is not served.
         tls: makes the layer of a connection that begins with TLS. It raises FormatError likewise.
         opened, closed: called once each; `opened` returns why the connection is refused, or None.
@@ -81,11 +84,13 @@ class ClientConnection(asyncio.Protocol):
 
     def __init__(
         self,
+        into: memoryview,
         line: Callable[[ClientConnection, int], ClientLine],
         tls: Callable[[], TlsLayer],
         opened: Callable[[ClientConnection], str | None],
         closed: Callable[[ClientConnection], None],
     ) -> None:
+        self._into = into
         self._make_line, self._make_tls, self._opened, self._closed = line, tls, opened, closed
         self._line: ClientLine | None = None
         self._tls: TlsLayer | None = None
@@ -166,8 +171,13 @@ class ClientConnection(asyncio.Protocol):
             self._transport.resume_reading()
             asyncio.get_running_loop().call_soon(self._go_on)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._into
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take what has come from the socket."""
         self.heard = time.monotonic()
+        data: memoryview | bytes = self._into[:nbytes]
         try:
             if self._line is None and self._tls is None and data[0] == FIRST_BYTE:
                 self._tls = self._make_tls()
@@ -180,7 +190,7 @@ class ClientConnection(asyncio.Protocol):
         except FormatError as error:
             self._close_broken(error)
 
-    def _decrypted(self, tls: TlsLayer, data: bytes) -> bytes:
+    def _decrypted(self, tls: TlsLayer, data: Buffer) -> bytes:
         try:
             return tls.receive(data)
         finally:

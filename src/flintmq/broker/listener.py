@@ -23,6 +23,7 @@ from flintmq.remoting.frames import RemotingFrame
 
 CONNECTIONS_MAX: Final = 10_000
 OF_ONE_HOST_MAX: Final = 2_000
+RECEIVED_MAX: Final = 256 << 10  # bytes of one read of a socket
 END_LOOK_S: Final = 0.005  # between two looks whether all connections have ended
 SWEEP_S: Final = 5.0  # between two looks for connections that are silent
 _HTTP2: Final = ord("P")  # of `PRI * HTTP/2.0`
@@ -54,6 +55,7 @@ class BrokerListener:
         self._connections: set[ClientConnection] = set()
         self._of_host: Counter[str] = Counter()
         self._sweeping: asyncio.Task[None] | None = None
+        self._into = memoryview(bytearray(RECEIVED_MAX))
         self.accepted = self.broken = 0
         self.port = 0  # of the first address
 
@@ -110,7 +112,7 @@ class BrokerListener:
             connection.end_now()
 
     def _connection(self) -> ClientConnection:
-        return ClientConnection(self._line, self._tls, self._opened, self._closed)
+        return ClientConnection(self._into, self._line, self._tls, self._opened, self._closed)
 
     def _line(self, connection: ClientConnection, first: int) -> ClientLine:
         """Return what a connection speaks, by its first byte."""

@@ -10,6 +10,7 @@ from typing import Final
 from flintmq.broker.connection import TURN_S, ClientConnection
 from flintmq.broker.requests import ALONE_MIN, PlainTaker
 from flintmq.errors import FormatError
+from flintmq.format.layout import Buffer
 from flintmq.remoting.frames import RemotingFrame, decode_frame, encode_frame, frame_size
 
 HEADER_MAX: Final = 1 << 20  # bytes of a frame's header
@@ -40,7 +41,7 @@ class RemotingLine:
         self._joined_size = 0  # bytes
         self._is_joining = False  # they are sent when this block, or this turn, is at its end
 
-    def receive(self, data: bytes) -> None:
+    def receive(self, data: Buffer) -> None:
         if not self._connection.is_ending:
             self._received += data
             self.go_on()

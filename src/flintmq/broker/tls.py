@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from flintmq.errors import FormatError, MissingExtraError, UsageError
+from flintmq.format.layout import Buffer
 
 FIRST_BYTE: Final = 0x16  # of a handshake
 _PIECE: Final = 256 << 10  # bytes that are taken out at a time
@@ -32,7 +33,7 @@ class TlsLayer:
         self._tls = context.wrap_bio(self._came, self._to_send, server_side=True)
         self._is_open = False  # the handshake is done
 
-    def receive(self, data: bytes) -> bytes:
+    def receive(self, data: Buffer) -> bytes:
         """Take what came; return the plain bytes in it.
 
         Raises FormatError: it is no TLS, or the client refuses ours.

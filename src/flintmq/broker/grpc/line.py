@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from flintmq.broker.connection import TURN_S, ClientConnection
 from flintmq.broker.grpc.http2 import PIECE, Call, Http2
+from flintmq.format.layout import Buffer
 from flintmq.remoting.frames import RemotingFrame
 
 
@@ -34,7 +35,7 @@ class GrpcLine:
     def unsent(self) -> int:
         return self._http2.unsent
 
-    def receive(self, data: bytes) -> None:
+    def receive(self, data: Buffer) -> None:
         self._received += data
         self.go_on()
 
