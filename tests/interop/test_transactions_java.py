@@ -25,6 +25,7 @@ from tests.interop.stock_clients import clients
 from tests.interop.test_broker_java import KEYS, QUIET
 
 pytestmark = pytest.mark.slow
+OF = ["src/flintmq/store/services/transactions", "src/flintmq/store/append/half", "tests/interop/test_transactions_java"]
 
 HALF, OUTCOME, GROUP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "CID_RMQ_SYS_TRANS"
 SENDERS = "OracleProducer"  # the group of the oracle's own producer
@@ -216,6 +217,7 @@ def test_ours_goes_on_with_java_s(tmp_path: Path, version: str, last: str):
     assert verify(root).defects == []
 
 
+@pytest.mark.nightly(of=OF)
 def test_d37_a_killed_rocketmq_delivers_twice(tmp_path: Path):
     """What it committed in its last 3 s it asks about again; ours, on a copy of the same directory, does not."""
     java, root = java_of("5.5.0"), tmp_path / "java"
@@ -229,6 +231,7 @@ def test_d37_a_killed_rocketmq_delivers_twice(tmp_path: Path):
     assert bodies(copied) == Counter({"1 c": 1, "2 c": 1})
 
 
+@pytest.mark.nightly(of=OF)
 def test_to_and_fro_through_all_versions(tmp_path: Path):
     """One store, each of three brokers and ours between them, all killed: nothing lost, nothing twice."""
     root, wanted = tmp_path / "store", Counter[str]()
