@@ -1,8 +1,8 @@
 """Makes flintmq.pyz: `python -m tools.one_file WHEEL flintmq.pyz`.
 
-It is the pure wheel as one file, for a machine without package index: `python3 flintmq.pyz verify STORE`, Python 3.11 or
-newer. `import cython` in kernels finds `kernels/_cython.py` there, because a zip file has no place for a finder of
-sources. What Spark needs is left out: its workers could not import from the file.
+It is the pure wheel as one file, for a machine without package index: `python3 flintmq.pyz verify STORE`, with Python
+3.11 or newer. `import cython` in kernels finds `kernels/_cython.py` there, because a zip file has no place for a finder
+of sources. Commands on Spark say that it is missing, also where it is not: its workers cannot import from the file.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Writes man pages from the commands: `python -m tools.docs.man` puts them below build/man/man1.
 
-One page for each command, one for each group of commands, and flintmq(1). Purpose, arguments, options, examples and exit
-codes come from the declarations that parse the command line. `man -l build/man/man1/flintmq-verify.1` shows a page;
-`make dist` packs all of them into dist/flintmq-man.tar.xz.
+One page for each command, one for each group of commands, and flintmq(1). Purpose, arguments, options, examples and
+exit codes come from the declarations that parse the command line. `man -l build/man/man1/flintmq-verify.1` shows a
+page; `make dist` packs all of them into dist/flintmq-man.tar.xz.
 """
 
 from __future__ import annotations
@@ -32,32 +32,40 @@ def pages() -> Iterator[tuple[str, str]]:
 def _lines(name: str) -> Iterator[str]:
     called = f"flintmq {name}".rstrip()
     title = _text(called.replace(" ", "-"))
-    if name in COMMANDS:
-        command = load(name)
-        texts, usage, found = paragraphs(command), synopsis(name, command), parameters(command)
-        examples = [line.strip() for line in import_module(command.__module__).EPILOG.splitlines()[2:]]
-    else:
-        words, *examples = GROUPS[name]
-        texts = [" ".join(part.split()) for part in words.split("\n\n")]
-        usage, found = f"{called} COMMAND [OPTIONS]", []
+    texts, usage, examples, found = _of_command(name) if name in COMMANDS else _of_group(name)
     purpose, *texts = texts
     yield f'.TH {title.upper()} 1 "" "FlintMQ {_text(__version__)}" "FlintMQ"'
     yield from (".SH NAME", rf"{title} \- {_text(purpose.rstrip('.'))}", ".SH SYNOPSIS", rf"\fB{_text(usage)}\fR")
     for number, text in enumerate(texts):
         yield from (".PP" if number else ".SH DESCRIPTION", _text(text))
-    for heading, shown in (
-        ("COMMANDS", [] if name in COMMANDS else [(rf"\fB{_text(word)}\fR", members(name)[word]) for word in members(name)]),
-        ("ARGUMENTS", [_row(one) for one in found if not one.declared.names]),
-        ("OPTIONS", [_row(one) for one in found if one.declared.names]),
-    ):
-        yield from [f".SH {heading}"] * bool(shown)
-        for term, text in shown:
-            yield from (".TP", term, _text(text))
+    inside = {} if name in COMMANDS else members(name)
+    yield from _list("COMMANDS", [(rf"\fB{_text(word)}\fR", line) for word, line in inside.items()])
+    yield from _list("ARGUMENTS", [_row(one) for one in found if not one.declared.names])
+    yield from _list("OPTIONS", [_row(one) for one in found if one.declared.names])
     yield from (".SH EXAMPLES", ".nf", *map(_text, examples), ".fi")
     if not name:
-        yield from (".SH EXIT STATUS", *_exit_codes())
-    others = [f"flintmq-{word}" for word in members(name)] if not name else ["flintmq"]
-    yield from (".SH SEE ALSO", ",\n".join(rf"\fB{_text(other)}\fR(1)" for other in others) + ",", f"{_text(PAGES)}/cli.md")
+        cells = [[cell.strip(" `") for cell in row.split("|")] for row in exit_code_rows()]
+        yield from _list("EXIT STATUS", [(rf"\fB{code}\fR", meaning) for _, code, _, meaning, _ in cells])
+    others = [f"flintmq-{word}" for word in inside] if not name else ["flintmq"]
+    yield from (".SH SEE ALSO", *(rf"\fB{_text(other)}\fR(1)," for other in others), f"{_text(PAGES)}/cli.md")
+
+
+def _of_command(name: str) -> tuple[list[str], str, list[str], list[Parameter]]:
+    command = load(name)
+    examples = [line.strip() for line in import_module(command.__module__).EPILOG.splitlines()[2:]]
+    return paragraphs(command), synopsis(name, command), examples, parameters(command)
+
+
+def _of_group(name: str) -> tuple[list[str], str, list[str], list[Parameter]]:
+    words, *examples = GROUPS[name]
+    texts = [" ".join(part.split()) for part in words.split("\n\n")]
+    return texts, f"{f'flintmq {name}'.rstrip()} COMMAND [OPTIONS]", examples, []
+
+
+def _list(heading: str, rows: list[tuple[str, str]]) -> Iterator[str]:
+    yield from [f".SH {heading}"] * bool(rows)
+    for term, text in rows:
+        yield from (".TP", term, _text(text))
 
 
 def _row(one: Parameter) -> tuple[str, str]:
@@ -65,12 +73,6 @@ def _row(one: Parameter) -> tuple[str, str]:
     names = ", ".join(rf"\fB{_text(name)}\fR" for name in declared.names)
     term = f"{names} \\fI{_text(declared.metavar)}\\fR".strip() if declared.metavar else names
     return term, declared.help + (f" Default: {one.usual}." if one.usual else "")
-
-
-def _exit_codes() -> Iterator[str]:
-    for row in exit_code_rows():
-        code, _, meaning = (cell.strip().replace("`", "") for cell in row.strip("|").split("|"))
-        yield from (".TP", rf"\fB{code}\fR", _text(meaning))
 
 
 def _text(text: str) -> str:
