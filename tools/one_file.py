@@ -22,7 +22,6 @@ from flintmq.__main__ import main
 
 main()
 """
-LEFT_OUT = (".h", ".jar", ".java", ".pxd", ".pyi", ".proto", ".typed")
 
 
 def make(wheel: Path, out: Path) -> None:
@@ -32,9 +31,10 @@ def make(wheel: Path, out: Path) -> None:
         ValueError: the wheel has compiled kernels, which no zip file can load.
     """
     with zipfile.ZipFile(wheel) as source:
-        files = {name: source.read(name) for name in source.namelist() if not name.endswith(LEFT_OUT)}
-    if compiled := [name for name in files if name.endswith(".so")]:
-        raise ValueError(f"{wheel} has compiled kernels ({compiled[0]}); give the one that ends with -none-any.whl")
+        names = source.namelist()
+        if compiled := [name for name in names if name.endswith(".so")]:
+            raise ValueError(f"{wheel} has compiled kernels ({compiled[0]}); give the one that ends with -none-any.whl")
+        files = {name: source.read(name) for name in names if name.endswith(".py") or ".dist-info/" in name}
     files |= {"cython.py": files["flintmq/kernels/_cython.py"], "__main__.py": MAIN.encode()}
     part = out.with_name(out.name + ".part")
     with open(part, "wb") as file:

@@ -18,6 +18,7 @@ from flintmq.metrics.page import BROKER_METRICS, ENGINE_METRICS, STORE_METRICS
 from tests.broker.talk import Line, heartbeat, pop, popped, pull, send
 from tests.compat.stores import Golden
 from tests.support.prometheus import Samples, samples
+from tests.support.threads import within
 
 ROOT = Path(__file__).resolve().parents[2]
 BOARDS = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in (ROOT / "deploy/grafana").glob("*.json")}
@@ -55,7 +56,11 @@ def of_stores(golden: Callable[[str], Golden], tmp_path_factory: pytest.TempPath
         master.put(Message("T", b"one"))
         with Follower(folder / "copy", "{}:{}".format(*master.ha.address), config=KEYS) as follower:
             assert follower.wait_caught_up(30)
-            texts = [flintmq.store_metrics(root, set=lives), *map(flintmq.store_metrics, (crashed, folder / "copy"))]
+            copy: list[str] = []  # what it says of itself it notes once a second or so
+            assert within(
+                lambda: copy.append(flintmq.store_metrics(folder / "copy")) or "follower_behind_bytes{" in copy[-1]
+            )
+            texts = [flintmq.store_metrics(root, set=lives), flintmq.store_metrics(crashed), copy[-1]]
     return labels_of(*map(samples, texts))
 
 
