@@ -1,4 +1,4 @@
-"""A DAG for Airflow 3: what is new goes into a Delta table every ten minutes, and is compared with the stores.
+"""Exports new messages into a Delta table every ten minutes, and compares it: Airflow 3.
 
 docs/spark/airflow.md says how it was tried, and what its options are for. Put it into Airflow's folder of DAGs.
 """

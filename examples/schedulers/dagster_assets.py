@@ -1,4 +1,4 @@
-"""An asset of Dagster: a Delta table to which each run adds what is new, and a check that compares it with the stores.
+"""Exports new messages into a Delta table, an asset of Dagster, and compares it in a check.
 
     dagster dev -f dagster_assets.py
 

@@ -1,4 +1,4 @@
-"""Writes man pages from the commands: `python -m tools.docs.man` puts them below build/man/man1.
+"""Writes man pages from the commands, into build/man/man1: `python -m tools.docs.man`.
 
 One page for each command, one for each group of commands, and flintmq(1). Purpose, arguments, options, examples and
 exit codes come from the declarations that parse the command line. `man -l build/man/man1/flintmq-verify.1` shows a
