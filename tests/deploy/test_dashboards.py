@@ -3,10 +3,19 @@
 import json
 import os
 import re
+import shutil
+import socket
+import subprocess
+import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.error import URLError
+from urllib.parse import urlencode
 
 import pytest
 
@@ -14,7 +23,7 @@ import flintmq
 from flintmq import Message, MessageStore
 from flintmq.broker import Broker
 from flintmq.ha import Follower
-from flintmq.metrics.page import BROKER_METRICS, ENGINE_METRICS, STORE_METRICS
+from flintmq.metrics.page import BROKER_METRICS, CONTENT_TYPE, ENGINE_METRICS, STORE_METRICS
 from tests.broker.talk import Line, heartbeat, pop, popped, pull, send
 from tests.compat.stores import Golden
 from tests.support.prometheus import Samples, samples
@@ -42,7 +51,7 @@ def labels_of(*found: Samples) -> Labels:
 
 
 @pytest.fixture(scope="module")
-def of_stores(golden: Callable[[str], Golden], tmp_path_factory: pytest.TempPathFactory) -> Labels:
+def texts_of_stores(golden: Callable[[str], Golden], tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """What stores give: RocketMQ's with groups, of which files go next, one that was killed, a copy."""
     folder = tmp_path_factory.mktemp("stores")
     written = int(time.time()) - 3600
@@ -60,12 +69,11 @@ def of_stores(golden: Callable[[str], Golden], tmp_path_factory: pytest.TempPath
             assert within(
                 lambda: copy.append(flintmq.store_metrics(folder / "copy")) or "follower_behind_bytes{" in copy[-1]
             )
-            texts = [flintmq.store_metrics(root, set=lives), flintmq.store_metrics(crashed), copy[-1]]
-    return labels_of(*map(samples, texts))
+            return [flintmq.store_metrics(root, set=lives), flintmq.store_metrics(crashed), copy[-1]]
 
 
 @pytest.fixture(scope="module")
-def of_brokers(tmp_path_factory: pytest.TempPathFactory) -> Labels:
+def texts_of_brokers(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """What a broker with clients, and engines with a pool, a follower and a refused put, give from inside."""
     folder = tmp_path_factory.mktemp("brokers")
     texts = []
@@ -90,7 +98,17 @@ def of_brokers(tmp_path_factory: pytest.TempPathFactory) -> Labels:
         assert talk.ask(9999).code == 3
         broker.store.commit_offset("G", "T", 0, 0)
         texts.append(broker.metrics())
-    return labels_of(*map(samples, texts))
+    return texts
+
+
+@pytest.fixture(scope="module")
+def of_stores(texts_of_stores: list[str]) -> Labels:
+    return labels_of(*map(samples, texts_of_stores))
+
+
+@pytest.fixture(scope="module")
+def of_brokers(texts_of_brokers: list[str]) -> Labels:
+    return labels_of(*map(samples, texts_of_brokers))
 
 
 @pytest.fixture(params=sorted(BOARDS))
@@ -240,3 +258,69 @@ def test_no_panel_lies_on_another(board: tuple[str, dict[str, Any]]) -> None:
 def test_no_two_dashboards_are_alike() -> None:
     assert len(BOARDS) == 2 and len({board["uid"] for board in BOARDS.values()}) == 2
     assert {*BOARDS} == {*FAMILIES}
+
+
+@contextmanager
+def prometheus(texts: list[str], folder: Path) -> Iterator[Callable[[str], list[Any]]]:
+    """A real Prometheus that reads these texts; gives the samples that answer an expression."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", CONTENT_TYPE)
+            self.end_headers()
+            self.wfile.write(texts[int(self.path.strip("/"))].encode())
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server, socket.create_server(("127.0.0.1", 0)) as taken:
+        here, there = (f"127.0.0.1:{one.getsockname()[1]}" for one in (server.socket, taken))
+        taken.close()
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        of = {"honor_labels": True, "static_configs": [{"targets": [here]}]}
+        jobs = [{"job_name": str(at), "metrics_path": f"/{at}", **of} for at in range(len(texts))]
+        (folder / "p.json").write_text(json.dumps({"global": {"scrape_interval": "1s"}, "scrape_configs": jobs}))
+        words = [f"--config.file={folder / 'p.json'}", f"--storage.tsdb.path={folder}", f"--web.listen-address={there}"]
+        with (folder / "log").open("w") as log, subprocess.Popen(["prometheus", *words], stderr=log) as process:
+
+            def answers(expression: str) -> list[Any]:
+                url = f"http://{there}/api/v1/query?{urlencode({'query': expression})}"
+                with urllib.request.urlopen(url, timeout=30) as answer:  # HTTPError: it cannot be parsed
+                    found: list[Any] = json.load(answer)["data"]["result"]
+                return found
+
+            def is_ready() -> bool:
+                with suppress(URLError):
+                    return len(answers("count_over_time(up[1m]) >= 3")) == len(texts)
+                return False
+
+            try:
+                assert within(is_ready), (folder / "log").read_text()
+                yield answers
+            finally:
+                process.terminate()
+                server.shutdown()
+
+
+@pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed")
+def test_prometheus_answers_each_expression(
+    texts_of_stores: list[str], texts_of_brokers: list[str], tmp_path: Path
+) -> None:
+    with prometheus([*texts_of_stores, *texts_of_brokers], tmp_path) as answers:
+        empty = []
+        for board in BOARDS.values():
+            for panel in panels(board):
+                for target in panel["targets"]:
+                    asked = re.sub(r"\$(cluster|node)", ".*", target["expr"]).replace("$__rate_interval", "10s")
+                    empty += [] if answers(asked) else [panel["title"]]
+        assert empty == ["Queues whose committed offset is outside"]  # as in no store of these
+        [unread] = answers("sum(flintmq_retention_unread_messages)")
+        assert int(unread["value"][1]) > 0
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+def test_promtool_has_nothing_to_say(texts_of_stores: list[str], texts_of_brokers: list[str]) -> None:
+    for text in (*texts_of_stores, *texts_of_brokers, "no_type 1\nno_type 1\n"):
+        done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True, timeout=60)
+        said = done.stdout + done.stderr
+        assert bool(said or done.returncode) == text.startswith("no_type"), said
