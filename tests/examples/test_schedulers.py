@@ -1,4 +1,4 @@
-"""The examples for Airflow and Dagster move what is new, and compare it; with stubs where these are not installed."""
+"""The examples for Airflow and Dagster move what is new, and compare it; with stubs, and in Dagster where it is."""
 
 import ast
 import importlib.util
@@ -108,6 +108,19 @@ def test_the_asset_adds_what_is_new_and_its_check_compares(
         file.unlink()
     assert module.equals_the_stores().passed is False
     assert module.every_ten_minutes.target == (module.orders,) and module.defs.assets == [module.orders]
+
+
+def test_dagster_itself_runs_it(
+    monkeypatch: pytest.MonkeyPatch, stores: str, golden: Callable[[str], Golden], tmp_path: Path
+) -> None:
+    dagster = pytest.importorskip("dagster", reason="dagster is not installed")
+    module = loaded("dagster_assets", monkeypatch)
+    monkeypatch.setattr(module, "STORES", stores)
+    monkeypatch.setattr(module, "TABLE", str(tmp_path / "lake"))
+    done = dagster.materialize([module.orders, module.equals_the_stores])
+    [event] = done.get_asset_materialization_events()
+    assert event.materialization.metadata["rows"].value == 2 * len(golden("basic").rows)
+    assert [check.passed for check in done.get_asset_check_evaluations()] == [True]
 
 
 def test_the_examples_name_nothing_of_ours_that_is_not_there() -> None:
