@@ -16,6 +16,7 @@ import pytest
 from tests.compat.stores import Golden
 from tests.deploy.conftest import ROOT, run
 
+pytestmark = pytest.mark.slow
 DOCKERFILE = ROOT / "deploy" / "Dockerfile"
 HERE = {
     "FLINTMQ_MUST_COMPILE=1 ": "FLINTMQ_PURE=1 ",  # compiled kernels are tried by tests/test_install.py

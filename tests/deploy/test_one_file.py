@@ -15,6 +15,7 @@ from tests.compat.stores import Golden
 from tests.deploy.conftest import ROOT, run
 from tools import one_file
 
+pytestmark = pytest.mark.slow
 COMMANDS = [
     ["inspect", "STORE"],
     ["inspect", "STORE", "--json"],
