@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from flintmq.cli import parser
+from flintmq.cli.help_topics import EXIT_TERMINATED
 from flintmq.cli.names import COMMANDS
 from tests.compat.stores import Golden
 from tests.remoting import remoting_peer
@@ -75,6 +76,7 @@ def test_a_process_can_do_no_more_than_it_must(name: str) -> None:
     assert "ProcSubset" not in found, "who is live is asked by locks, and memory by /proc"
     assert ("ReadWritePaths" in found) == (name in WRITES), "only those that write may"
     assert found["Restart"] == "on-failure" and int(found["RestartSec"]) >= 5
+    assert found["SuccessExitStatus"] == str(EXIT_TERMINATED), "stopped while it starts"
     page = found["Documentation"].removeprefix("https://flintmq.github.io/flintmq/").rstrip("/")
     assert (ROOT / "docs" / f"{page}.md").is_file(), page
 
