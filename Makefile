@@ -160,7 +160,7 @@ torture-spark: install ## Kill a streaming export's tasks, driver and writer KIL
 torture-cluster: install ## The same of three live stores in one table, with brokers that leave and retention
 	$(BIN)/python -m labs.torture_spark.cluster --kills $(or $(KILLS),300) --report docs/internals/reliability.md
 
-dist: install ## Build sdist, wheel and pure wheel into dist/, check them, and try each in an empty environment
+dist: install ## Build sdist, wheel, pure wheel, flintmq.pyz and man pages into dist/, and try each in an empty environment
 	.ci/dist $(BIN)/python
 
 docs: install ## Write the generated pages of docs/ again

@@ -16,8 +16,8 @@ from flintmq.testing import write_store
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "flintmq"
-FOLDERS = ("src", "tests", "labs", "bench", "docs", "examples", "experiments", "tools", ".ci", ".github")
-TEXT = {".py", ".pyi", ".pxd", ".h", ".md", ".toml", ".sh", ".in", ".yml", ".yaml", ""}
+FOLDERS = ("src", "tests", "labs", "bench", "deploy", "docs", "examples", "experiments", "tools", ".ci", ".github")
+TEXT = {".py", ".pyi", ".pxd", ".h", ".md", ".toml", ".service", ".sh", ".in", ".yml", ".yaml", ""}
 
 
 def files() -> Iterator[Path]:
@@ -115,7 +115,7 @@ def test_every_folder_is_on_the_map():
     folders = [f"{path.name}/" for path in sorted(SOURCE.iterdir()) if (path / "__init__.py").is_file()]
     folders += [
         f"{name}/"
-        for name in ("src", "tests", "labs", "bench", "docs", "examples", "experiments", "tools")
+        for name in ("src", "tests", "labs", "bench", "deploy", "docs", "examples", "experiments", "tools")
         if (ROOT / name).is_dir()
     ]
     assert [folder for folder in folders if f"`{folder}`" not in text and f"/{folder}`" not in text] == []

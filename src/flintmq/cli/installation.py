@@ -107,6 +107,9 @@ def _kernels() -> list[Check]:
     slow = [name for name, compiled in states.items() if not compiled]
     if _select.pure():
         kernels = Check("kernels", SLOW, "not compiled: FLINTMQ_PURE is set", "unset FLINTMQ_PURE for full speed")
+    elif not states:
+        advice = "for large stores install the package where it can be: pip install flintmq"
+        kernels = Check("kernels", SLOW, "not compiled: all of it is one file", advice)
     elif slow:
         advice = (
             "install the wheel made for this Python and machine; or a C compiler and Python's headers, then: "

@@ -72,8 +72,11 @@ def install() -> None:
 def kernels() -> dict[str, str]:
     """Return the module of each kernel, by its name: `walk` is `read.walk`. Imports no kernel.
 
-    A kernel is a `.py` file of this folder or of a room with a `.pxd` beside it. setup.py asks, too.
+    A kernel is a `.py` file of this folder or of a room with a `.pxd` beside it. setup.py asks, too. There is no folder
+    in a zip file (tools/one_file.py), where no kernel can be compiled.
     """
+    if not os.path.isdir(FOLDER):
+        return {}
     found = {
         name[:-4]: f"{room}.{name[:-4]}" if room else name[:-4]
         for room in ("", *_rooms())
