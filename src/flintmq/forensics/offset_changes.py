@@ -176,8 +176,8 @@ class StoppedOffsets:
                 raise UsageError(f"{self.root}: group {short(group)} has no offset of topic {short(topic)}")
         for topic in sorted({topic for topic, _ in found if not topics}):
             if topic.startswith(OF_GROUPS):
-                unread = sum(self._unread(topic, found)) if topic in self._topics else 0
-                self.left.append(f"topic {short(topic)} is left: {unread} unread messages come as before")
+                if unread := sum(self._unread(topic, found)) if topic in self._topics else 0:
+                    self.left.append(f"topic {short(topic)} is left: its {unread} unread messages come as before")
             elif topic not in self._topics:
                 self.left.append(f"topic {short(topic)} is left: it is gone")
             else:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from flintmq.config.text import short
 from flintmq.errors import FlintError, UsageError
 from flintmq.forensics.offset_changes import Move
+from flintmq.format.group_topics import RETRY
 from flintmq.storage.files.versioned_json import VersionedJson, only, why
 
 _BYTES_MAX: Final = 1 << 28
@@ -18,13 +19,14 @@ _OF: Final = "broker"  # beside the fields: where the offsets are of several sto
 def state_of(rows: Iterable[tuple[str, tuple[str, str, int, int]]]) -> dict[str, Any]:
     """Return the content of a file of (broker or "", (group, topic, queue id, offset)).
 
-    A group that has consumed nothing (-1) has no offset there.
+    Left out: the places of a group that has consumed nothing (-1), and the begin of retry topics, where a group begins
+    that has no place there: a store that has no retry knows no such topic.
     """
     return {
         "places": [
             ({_OF: broker} if broker else {}) | dict(zip(_FIELDS, place, strict=True))
             for broker, place in rows
-            if place[-1] >= 0
+            if place[-1] > 0 or (place[-1] == 0 and not place[1].startswith(RETRY))
         ]
     }
 

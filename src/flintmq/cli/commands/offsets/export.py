@@ -28,8 +28,8 @@ def command(
     """Write the places of groups as a file.
 
     `flintmq offsets import` reads it, into this store or a moved one. It is JSON; of several stores each place has its
-    broker's name. Groups of RocketMQ itself (CID_RMQ_SYS_...) are left out. It reads only, also from a store that a broker
-    writes.
+    broker's name. Groups of RocketMQ itself (CID_RMQ_SYS_...) are left out. It reads only, also from a store that a
+    broker writes.
     """
     from flintmq.errors import UsageError
     from flintmq.forensics.group_offsets import each_store, notes_of
@@ -58,5 +58,5 @@ def command(
         console.write(file_at("").encode(state))
     else:
         file_at(os.path.abspath(out)).save(state)
-    console.note(f"{len(state['places'])} offsets of {len(there)} groups")
+    console.note(f"{len(state['places'])} offsets of {len(there)} group{'s' * (len(there) != 1)}")
     return 0
