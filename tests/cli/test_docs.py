@@ -223,6 +223,15 @@ def test_the_keys_of_explain(run: Run, golden) -> None:  # type: ignore[no-untyp
         assert list(row) == keys("`explain`")
 
 
+def test_the_keys_of_offsets(run: Run, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    store = golden("config").copy(tmp_path)
+    assert list(run("offsets", "show", store, "--json").rows[0]) == keys("`offsets show`")
+    heading = "`offsets set`, `offsets reset`, `offsets clone`, `offsets import`"
+    [found] = run("offsets", "reset", store, "--group", "TradeGroup", "--to", "first", "--json").rows
+    assert list(found) == keys(heading)
+    assert [list(found["changes"][0])] == [re.findall(r"`(\w+)`", row) for row in row_of(heading, "changes")]
+
+
 def test_the_keys_of_retention(run: Run, golden) -> None:  # type: ignore[no-untyped-def]
     heading = "`retention explain`"
     [found] = run("retention", "explain", golden("config").path, "--used", 99, "--json").rows

@@ -14,17 +14,20 @@ from typing import Final
 from flintmq.cluster.member import Member
 from flintmq.cluster.members import Stores, find_members
 from flintmq.config.keys import StoreConfig
+from flintmq.config.text import short
 from flintmq.errors import CorruptStoreError, FormatError, UsageError
+from flintmq.store.commitlog.log_end import refuse_damaged_ends
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.layout import config_reader, directories
 from flintmq.store.layout.queue_name import QueueName
-from flintmq.store.read.queue_lookup import QueueLookup, lacking_text
+from flintmq.store.read.queue_lookup import QueueLookup
 
 ASK_BROKER: Final = (
     "a broker that runs tells and moves offsets itself: mqadmin consumerProgress -n NAMESRV -g GROUP, and mqadmin "
     "resetOffsetByTime -n NAMESRV -g GROUP -t TOPIC -s MS"
 )
+NAMED: Final = 4  # of queues in a sentence
 _ADDRESS: Final = re.compile(r"[\w.-]+:[0-9]{1,5}", re.ASCII)
 
 
@@ -51,8 +54,10 @@ class GroupOffset:
 
 def group_offsets(
     lookup: QueueLookup, groups: Collection[str] = (), topics: Collection[str] = ()
-) -> tuple[list[GroupOffset], list[str]]:
-    """Return the places of groups in their queues, by group, topic and queue; and sentences on what may be missing.
+) -> tuple[list[GroupOffset], list[str], bool]:
+    """Return the places of groups in their queues, by group, topic and queue; and what may be wrong about them.
+
+    That are sentences, and whether the end of the log is damaged or missing, and with it the ends of queues.
 
     `groups`, `topics`: only of these; empty: of all.
 
@@ -64,7 +69,12 @@ def group_offsets(
     )
     with snapshot.held():  # thousands of queues: what they have in common is opened once
         found = [_place(lookup, *row) for row in rows]
-    return found, notes_of(lookup, {row.topic for row in found})
+    notes = notes_of(lookup, {row.topic for row in found})
+    try:
+        refuse_damaged_ends(snapshot.log, snapshot.facts, snapshot.log_end)
+    except CorruptStoreError as error:
+        return found, [*notes, f"{error}; lags count what is left"], True
+    return found, notes, False
 
 
 def each_store(given: Stores, config: StoreConfig, notes: list[str]) -> Iterator[tuple[Member, QueueLookup]]:
@@ -90,6 +100,21 @@ def refuse_address(path: str) -> None:
 def known_topics(lookup: QueueLookup) -> set[str]:
     """Return the topics that a store has, by its tables and its queues."""
     return {name.topic for name in lookup.names()} | set(lookup.snapshot.broker.topics)
+
+
+def unknown_ends(lookup: QueueLookup, topic: str) -> str:
+    """Return a sentence about queues of a topic whose ends are not known; empty: all are known.
+
+    Such a queue has no directory beside others that have theirs: only what the end of the log has of it is seen.
+    """
+    missing = lookup.names(topic) - lookup.file_names(topic) | lookup.without_files(topic)
+    if not missing or not lookup.has_files:
+        return ""
+    names = ", ".join(f"{short(name.topic)}/{name.queue_id}" for name in sorted(missing)[:NAMED])
+    return (
+        f"{lookup.snapshot.root}: {len(missing)} queues have no files ({names}), so their offsets are not known; "
+        "`flintmq recover` makes those of the last messages, `flintmq rebuild` all"
+    )
 
 
 def _place(lookup: QueueLookup, group: str, topic: str, queue_id: int, offset: int) -> GroupOffset:
@@ -118,8 +143,7 @@ def notes_of(lookup: QueueLookup, topics: Collection[str] = ()) -> list[str]:
     for folder, what in directories.in_rocksdb(snapshot.root, snapshot.effects).items():
         if folder in directories.OFFSETS_IN_ROCKSDB:
             found.append(f"{snapshot.root}/{folder}/: {what}, which FlintMQ does not read: groups may be elsewhere")
-    if missing := {name for name in (lookup.without_files() if topics else ()) if name.topic in topics}:
-        found.append(f"{snapshot.root}: {lacking_text(missing)}")
+    found += [text for topic in sorted(topics) if (text := unknown_ends(lookup, topic))]
     if snapshot.facts.live:
         found.append(f"{snapshot.root}: in use: offsets are as they were last written (RocketMQ: up to 5 s ago)")
     return found

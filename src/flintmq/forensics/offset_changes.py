@@ -19,10 +19,10 @@ from typing import Final, NamedTuple
 from flintmq.config.keys import StoreConfig
 from flintmq.config.text import short
 from flintmq.errors import StoreLockedError, UnknownTopicError, UnsupportedFormatError, UsageError
-from flintmq.forensics.group_offsets import ASK_BROKER, known_topics, refuse_address
+from flintmq.forensics.group_offsets import ASK_BROKER, known_topics, refuse_address, unknown_ends
 from flintmq.format.group_topics import OF_GROUPS, OWN_GROUPS
 from flintmq.storage.files.dispatch_lock import holder
-from flintmq.storage.files.filesystem import REAL
+from flintmq.storage.files.filesystem import REAL, Effects
 from flintmq.storage.files.lock import is_live
 from flintmq.storage.files.store_url import local_only
 from flintmq.store.commitlog.log_end import refuse_damaged_ends
@@ -67,7 +67,9 @@ class OffsetChange:
 
 
 @contextmanager
-def stopped_offsets(path: str, config: StoreConfig, *, dry_run: bool = False) -> Iterator[StoppedOffsets]:
+def stopped_offsets(
+    path: str, config: StoreConfig, *, dry_run: bool = False, effects: Effects = REAL
+) -> Iterator[StoppedOffsets]:
     """Open the offsets of a store to be changed; its lock is held meanwhile, unless `dry_run`.
 
     Raises:
@@ -78,27 +80,27 @@ def stopped_offsets(path: str, config: StoreConfig, *, dry_run: bool = False) ->
         CorruptStoreError: damage at the end of the log, so that the ends of queues are not known.
     """
     refuse_address(path)
-    root = open_root(local_only(path), config)
+    root = open_root(local_only(path), config, effects)
     with ExitStack() as held:
         try:
             if dry_run and is_live(root):
                 raise StoreLockedError(f"{root}: another process writes this store; stop it first")
             if not dry_run:
-                held.callback(REAL.lock_store(root).release)
+                held.callback(effects.lock_store(root).release)
         except StoreLockedError as error:
             raise StoreLockedError(f"{error}; {ASK_BROKER}") from None
-        _refuse(root)
-        yield StoppedOffsets(root, _with_file(root, config))
+        _refuse(root, effects)
+        yield StoppedOffsets(root, _with_file(root, config, effects), effects)
 
 
-def _refuse(root: str) -> None:
-    directories.refuse_other_kinds(root, REAL)
-    for folder, what in directories.in_rocksdb(root, REAL).items():
+def _refuse(root: str, effects: Effects) -> None:
+    directories.refuse_other_kinds(root, effects)
+    for folder, what in directories.in_rocksdb(root, effects).items():
         if folder in directories.OFFSETS_IN_ROCKSDB:
             raise UnsupportedFormatError(f"{root}/{folder}: {what}, which FlintMQ does not write; {ASK_BROKER}")
     if (by := holder(root)) is not None:
         raise StoreLockedError(f"{root}: {by} writes its queues; stop that one first")
-    copy = followed.read(root, REAL)
+    copy = followed.read(root, effects)
     if copy is not None and copy.mastered_at is None and copy.lacks != followed.NOT_ASKED:
         raise UsageError(
             f"{root}: a copy of {short(copy.master)} with its broker's offsets (--config-from), which the next "
@@ -107,9 +109,9 @@ def _refuse(root: str) -> None:
         )
 
 
-def _with_file(root: str, config: StoreConfig) -> StoreConfig:
+def _with_file(root: str, config: StoreConfig, effects: Effects) -> StoreConfig:
     """Choose the file of offsets that a broker of this store reads."""
-    names = REAL.listdir(os.path.join(root, directories.CONFIG))
+    names = effects.listdir(os.path.join(root, directories.CONFIG))
     if "enableLmq" in config.given or config_reader.LMQ_OFFSETS not in names:
         return config
     if config_reader.OFFSETS in names:
@@ -127,13 +129,13 @@ class StoppedOffsets:
         left: sentences on offsets of a group that `reset` and `clone` do not move, unless their topic is named.
     """
 
-    def __init__(self, root: str, config: StoreConfig) -> None:
-        self.root, self.left = root, list[str]()
-        snapshot = Snapshot(root, config, REAL)
+    def __init__(self, root: str, config: StoreConfig, effects: Effects) -> None:
+        self.root, self.effects, self.left = root, effects, list[str]()
+        snapshot = Snapshot(root, config, effects)
         snapshot.facts = replace(snapshot.facts, live=False)  # the lock is held here, or nobody holds it
         refuse_damaged_ends(snapshot.log, snapshot.facts, snapshot.log_end)
         self._lookup, self._queues_of = QueueLookup(snapshot), dict[str, frozenset[int]]()
-        tables = ConfigTables.of(root, config, REAL, PEER)
+        tables = ConfigTables.of(root, config, effects, PEER)
         groups = Groups(tables.groups)
         self._files, self._offsets = (tables.groups, tables.offsets), ConsumerOffsets(tables.offsets, groups.know)
         self._groups = groups.all_settings().keys() | {group for _, group in self._offsets.of_all()}
@@ -252,19 +254,23 @@ class StoppedOffsets:
     def _sync_log(self) -> bool:
         snapshot = self._lookup.snapshot
         for file in snapshot.log.files if not snapshot.facts.clean else ():
-            with REAL.reading(file.path) as fd:
-                REAL.sync(fd)
+            with self.effects.reading(file.path) as fd:
+                self.effects.sync(fd)
         return True
 
     def _bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         return self._lookup.bounds(QueueName(topic, queue_id))[:2]
 
     def _queues(self, topic: str) -> frozenset[int]:
-        """Return the queues of a topic: configured ones, and those that are there."""
+        """Return the queues of a topic: configured ones, and those that are there.
+
+        Raises UnknownTopicError: it is not there. UsageError: the ends of its queues are not known.
+        """
         if topic not in self._queues_of:
             if topic not in self._topics:
                 raise UnknownTopicError(no_topic(self.root, topic, sorted(self._topics)))
-            self._lookup.read_log_of(topic)  # if some lack their directory: their ends are those of the log
+            if unknown := unknown_ends(self._lookup, topic):
+                raise UsageError(unknown)
             settings = self._lookup.snapshot.broker.topics.get(topic)
             configured = range(min(settings.read_queues, _QUEUES_MAX) if settings is not None else 0)
             there = {name.queue_id for name in self._lookup.names(topic)}

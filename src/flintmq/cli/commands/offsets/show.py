@@ -37,7 +37,7 @@ def command(
     A line has the queue offset of the next message that the group wants, the queue's first offset and the one after its
     last, the number of unread messages (lag), and when the oldest of them was stored. Only committed offsets are there:
     a queue of which a group has none has no line, and consumers of broadcasts keep theirs themselves. It reads only,
-    also from a store that a broker writes.
+    also from a store that a broker writes. The exit code is 1 if the end of the log is damaged or missing.
     """
     from flintmq.errors import UnknownTopicError, UsageError
     from flintmq.forensics.group_offsets import each_store, group_offsets, known_topics
@@ -45,9 +45,10 @@ def command(
 
     out, notes = output(as_json), list[str]()
     found: list[tuple[Member, list[GroupOffset]]] = []
-    groups, topics = set[str](), set[str]()
+    groups, topics, damaged = set[str](), set[str](), False
     for member, lookup in each_store(stores_given(stores), store_config(settings), notes):
-        rows, more = group_offsets(lookup, group or (), topic or ())
+        rows, more, is_cut = group_offsets(lookup, group or (), topic or ())
+        damaged = damaged or is_cut
         found.append((member, rows))
         notes += more
         broker = lookup.snapshot.broker
@@ -66,7 +67,7 @@ def command(
         out.note(text)
     if not any(rows for _, rows in found):
         out.note("no group has committed an offset" + " of these" * bool(group or topic))
-    return 0
+    return int(damaged)
 
 
 def _render(found: Sequence[tuple[Member, list[GroupOffset]]]) -> Iterator[Any]:
