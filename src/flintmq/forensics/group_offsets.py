@@ -14,20 +14,18 @@ from typing import Final
 from flintmq.cluster.member import Member
 from flintmq.cluster.members import Stores, find_members
 from flintmq.config.keys import StoreConfig
-from flintmq.config.text import short
 from flintmq.errors import CorruptStoreError, FormatError, UsageError
 from flintmq.store.commitlog.log_end import refuse_damaged_ends
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.layout import config_reader, directories
 from flintmq.store.layout.queue_name import QueueName
-from flintmq.store.read.queue_lookup import QueueLookup
+from flintmq.store.read.queue_lookup import QueueLookup, lacking_text
 
 ASK_BROKER: Final = (
     "a broker that runs tells and moves offsets itself: mqadmin consumerProgress -n NAMESRV -g GROUP, and mqadmin "
     "resetOffsetByTime -n NAMESRV -g GROUP -t TOPIC -s MS"
 )
-NAMED: Final = 4  # of queues in a sentence
 _ADDRESS: Final = re.compile(r"[\w.-]+:[0-9]{1,5}", re.ASCII)
 
 
@@ -110,11 +108,8 @@ def unknown_ends(lookup: QueueLookup, topic: str) -> str:
     missing = lookup.names(topic) - lookup.file_names(topic) | lookup.without_files(topic)
     if not missing or not lookup.has_files:
         return ""
-    names = ", ".join(f"{short(name.topic)}/{name.queue_id}" for name in sorted(missing)[:NAMED])
-    return (
-        f"{lookup.snapshot.root}: {len(missing)} queues have no files ({names}), so their offsets are not known; "
-        "`flintmq recover` makes those of the last messages, `flintmq rebuild` all"
-    )
+    advice = "or `flintmq recover`, if they are of the last messages alone"
+    return f"{lookup.snapshot.root}: {lacking_text(missing, 'offsets are not known')}, {advice}"
 
 
 def _place(lookup: QueueLookup, group: str, topic: str, queue_id: int, offset: int) -> GroupOffset:
