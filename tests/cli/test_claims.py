@@ -89,7 +89,7 @@ COMMANDS: dict[str, str] = {
     "retention": "retention explain STORE",
     "offsets show": "offsets show STORE",
     "offsets export": "offsets export STORE",
-    "offsets reset": "offsets reset STORE --group G --to first --dry-run",
+    "offsets reset": "offsets reset STORE --group readers --to first --dry-run",
     "recover --dry-run": "recover STORE --dry-run",
     "rebuild": "rebuild STORE --out OUT",
     "salvage": "salvage STORE --out OUT",

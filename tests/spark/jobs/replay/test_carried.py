@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from flintmq.errors import UsageError
+from flintmq.lake.export.export_once import export
 from flintmq.message import Message
 from flintmq.store.message_store import MessageStore
 from tests.spark.jobs.replay.replaying import KEYS, SMALL, bulk
@@ -58,11 +59,11 @@ def test_messages_that_came_since_are_not_counted(source: Path, tmp_path: Path, 
 
     real = job.carry_offsets
 
-    def later(*words: Any) -> Any:
+    def later(snapshot: Any, *rest: Any) -> Any:
         with MessageStore(source, config=KEYS) as store:
             store.put_many([Message("A", b"since")] * 3)
             store.commit_offset("Done", "A", 0, 22)
-        return real(*words)
+        return real(snapshot.again(), *rest)
 
     monkeypatch.setattr(job, "carry_offsets", later)
     assert bulk(source, tmp_path / "new", with_offsets=True).offsets == 7
@@ -84,8 +85,6 @@ def test_places_amid_what_was_left_out_are_said(source: Path, tmp_path: Path, sp
 
 
 def test_a_table_has_no_groups(source: Path, tmp_path: Path) -> None:
-    from flintmq.lake.export.export_once import export
-
     export(str(source), str(tmp_path / "lake"))
     with pytest.raises(UsageError, match="a table has no offsets of groups"):
         bulk(tmp_path / "lake", tmp_path / "new", with_offsets=True)
