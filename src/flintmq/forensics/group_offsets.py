@@ -53,9 +53,10 @@ class GroupOffset:
 def group_offsets(
     lookup: QueueLookup, groups: Collection[str] = (), topics: Collection[str] = ()
 ) -> tuple[list[GroupOffset], list[str], bool]:
-    """Return the places of groups in their queues, by group, topic and queue; and what may be wrong about them.
+    """Return the places of groups in their queues, by group, topic and queue.
 
-    That are sentences, and whether the end of the log is damaged or missing, and with it the ends of queues.
+    Also what may be wrong about them: sentences, and whether the end of the log, and with it those of queues, is
+    damaged or missing.
 
     `groups`, `topics`: only of these; empty: of all.
 
@@ -76,7 +77,9 @@ def group_offsets(
 
 
 def each_store(given: Stores, config: StoreConfig, notes: list[str]) -> Iterator[tuple[Member, QueueLookup]]:
-    """Open each store that a user named, for reading; `notes` gets sentences on those that are left out.
+    """Open each store that a user named, for reading.
+
+    `notes`: gets sentences on those that are left out.
 
     Raises: as `refuse_address`, `find_members` and `Snapshot.open`.
     """
@@ -131,7 +134,7 @@ def store_time(lookup: QueueLookup, name: QueueName, offset: int) -> int | None:
 
 
 def notes_of(lookup: QueueLookup, topics: Collection[str] = ()) -> list[str]:
-    """Return sentences on offsets that a store may have and that are not read, and on queues of these topics."""
+    """Return sentences on what is not known of a store's offsets, and of queues of these topics."""
     snapshot = lookup.snapshot
     files = config_reader.OFFSETS, config_reader.LMQ_OFFSETS
     found = [one.text for one in snapshot.broker.problems_of(*files)]

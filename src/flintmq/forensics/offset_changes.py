@@ -1,4 +1,4 @@
-"""Moves committed offsets of groups in a store that nobody writes: all of a change, or nothing.
+"""Moves committed offsets of groups in a store that nobody writes: all, or none.
 
 A change is checked as a whole before a byte is written; then the file of offsets is replaced as the engine replaces it
 (`store/layout/config_writer.py`), in RocketMQ's form and with its `.bak`. An offset is within its queue, so a start
@@ -162,13 +162,13 @@ class StoppedOffsets:
         return first if to == FIRST else end if to == LAST else self._lookup.offset_at_time(name, int(to))
 
     def clone(self, source: str, into: str, topics: Sequence[str] = ()) -> list[Move]:
-        """Return the moves of a group to the places of another one: in these topics, or in all but its retries."""
+        """Return the moves of a group to the places of another one, in topics as for `reset`."""
         if source == into:
             raise UsageError(f"group {short(into)} is the same group; give another --into")
         return [Move(into, *place, offset) for place, offset in self._of_group(source, topics).items()]
 
     def _of_group(self, group: str, topics: Sequence[str]) -> dict[tuple[str, int], int]:
-        """Return the offsets of a group in these topics; without any, in all that are there but its retries."""
+        """Return the offsets of a group in topics; without any, in all but its retries."""
         if group not in self._groups:
             raise UsageError(no_topic(self.root, group, sorted(self._groups), "group"))
         found = {place: at for place, at in sorted(self._offsets.of_group(group).items()) if at >= 0}
@@ -287,7 +287,9 @@ def changed(
     clamp: bool = False,
     dry_run: bool = False,
 ) -> tuple[list[OffsetChange], list[str]]:
-    """Change offsets of a store; return each place that was named, and sentences on what is left.
+    """Change offsets of a store.
+
+    Returns each place that was named, and sentences on what is left.
 
     Raises: as `stopped_offsets`, `StoppedOffsets.check` and `write`.
     """

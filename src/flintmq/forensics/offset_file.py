@@ -1,4 +1,4 @@
-"""Reads and writes a file of committed offsets, to keep them or to move them to another store."""
+"""Reads and writes a file of committed offsets, to keep or to move them."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class BrokerConfig:
         return [one for one in self.problems if os.path.basename(one.file).removesuffix(".bak") in names]
 
     def committed(self) -> Iterator[tuple[str, str, int, int]]:
-        """Yield (group, topic, queue id, offset) of each committed offset; of a light queue the id is 0."""
+        """Yield (group, topic, queue id, offset) of each committed offset; id 0 of a light queue."""
         for (topic, group), queues in self.consumer_offsets.items():
             yield from ((group, topic, queue_id, offset) for queue_id, offset in queues.items())
         yield from ((group, topic, 0, offset) for (topic, group), offset in self.lmq_offsets.items())

@@ -1,4 +1,4 @@
-"""`flintmq offsets NAME`: how far groups have consumed a store, and changes of that; one file a command.
+"""`flintmq offsets NAME`: offsets of consumer groups, shown and moved; one file a command.
 
 show         the place of each group in each queue
 set          one place of a group

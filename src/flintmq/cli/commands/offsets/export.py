@@ -35,10 +35,13 @@ def command(
     from flintmq.forensics.group_offsets import each_store, notes_of
     from flintmq.forensics.offset_file import file_at, state_of
     from flintmq.format.group_topics import OWN_GROUPS
+    from flintmq.storage.files.store_url import outside_store
 
-    console, notes = output(False), list[str]()
+    console, notes, config = output(False), list[str](), store_config(settings)
     rows: list[tuple[str, tuple[str, str, int, int]]] = []
-    for member, lookup in each_store(stores_given(stores), store_config(settings), notes):
+    for member, lookup in each_store(stores_given(stores), config, notes):
+        if out is not None:
+            outside_store(out, member.path, config)
         notes += notes_of(lookup)
         committed = sorted(lookup.snapshot.broker.committed())
         rows += [

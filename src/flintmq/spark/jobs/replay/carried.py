@@ -21,7 +21,9 @@ from flintmq.store.read.queue_lookup import QueueLookup
 
 
 def carry_offsets(source: Snapshot, end: int, into: str, config: StoreConfig) -> tuple[int, list[str]]:
-    """Put the groups of a replayed store where they were; return the number of places, and sentences on those left.
+    """Put the groups of a replayed store where they were.
+
+    Returns the number of places, and sentences on those that are left.
 
     `end`: log offset of the source up to which it was replayed.
 
