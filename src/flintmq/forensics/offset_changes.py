@@ -187,7 +187,11 @@ class StoppedOffsets:
             found = {place: offset for place, offset in found.items() if place[0] != topic}
         found = {place: offset for place, offset in found.items() if not topics or place[0] in topics}
         if not found:
-            raise UsageError("; ".join([f"{self.root}: group {short(group)} has no offset of a topic", *self.left]))
+            raise UsageError(
+                "; ".join(
+                    [f"{self.root}: group {short(group)} has no offset to go by", *self.left, "name a topic: --topic"]
+                )
+            )
         return found
 
     def _unread(self, topic: str, places: Mapping[tuple[str, int], int]) -> Iterator[int]:

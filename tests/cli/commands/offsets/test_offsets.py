@@ -222,7 +222,7 @@ REFUSED = {
     "a group that cannot be": (("set", "3", "--create", "--group", "a@b", *ONE[2:]), 2, "cannot be a group's name"),
     "RocketMQ's own": (("set", "3", "--group", "CID_RMQ_SYS_TRANS", *ONE[2:]), 2, "is one of RocketMQ's own"),
     "reset of an unknown group": (("reset", "--group", "X", "--to", "first"), 2, "no group 'X'"),
-    "reset without an offset": (("reset", "--group", "CID_ONSAPI_PULL", "--to", "last"), 2, "has no offset of a topic"),
+    "reset without an offset": (("reset", "--group", "CID_ONSAPI_PULL", "--to", "last"), 2, "; name a topic: --topic"),
     "no time": (("reset", "--group", GROUP, "--to", "yesterday"), 2, "--to: 'yesterday' is not a time"),
     "clone into itself": (("clone", "--from", GROUP, "--into", GROUP), 2, "give another --into"),
     "clone into an unknown group": (("clone", "--from", GROUP, "--into", "X"), 2, "--create makes a new group"),
@@ -297,6 +297,8 @@ def test_a_copy_of_a_broker_that_keeps_its_offsets_is_refused(run: Run, store: P
     found = run("offsets", "set", store, "3", *ONE)
     assert found.code == 2 and "a copy of '10.0.0.5:10912' with its broker's offsets (--config-from)" in found.err
     assert unchanged(store) == before
+    assert run("recover", store, "--set", "timerWheelEnable=false").code == 0, "as its line says"
+    assert run("offsets", "set", store, "4", *ONE).code == 0
     followed.write(str(store), followed.Followed("10.0.0.5:10912", 0, 1 << 20), REAL)  # of a log alone
     assert run("offsets", "set", store, "3", *ONE).code == 0
 
@@ -320,6 +322,18 @@ def test_the_file_of_light_queues(run: Run, store: Path) -> None:
         (config / name).unlink()
     assert run("offsets", "set", store, "4", *ONE).code == 0
     assert places(store, name="lmqConsumerOffset.json")[1] == 4
+
+
+def test_a_light_queue_of_a_light_group(run: Run, golden: Callable[[str], Golden], tmp_path: Path) -> None:
+    root, light = golden("lmq").copy(tmp_path), "%LMQ%client0"
+    place = ("--group", "%LMQ%g", "--topic", light, "--queue", "0", "--create", "--set", "enableLmq=true")
+    end = bounds(golden("lmq"))[light, 0][1]
+    assert f"where it may be 0 to {end}" in run("offsets", "set", root, end + 1, *place).err
+    assert run("offsets", "set", root, end - 1, *place).code == 0
+    value = config_json.parse((root / "config" / "lmqConsumerOffset.json").read_bytes())
+    assert value["lmqOffsetTable"] == {f"{light}@%LMQ%g": end - 1} and value["offsetTable"] == {}
+    [row] = run("offsets", "show", root, "--json").rows
+    assert (row["topic"], row["queue_id"], row["lag"]) == (light, 0, 1)
 
 
 def test_an_offset_stays_where_it_was_put_after_a_kill(run: Run, tmp_path: Path) -> None:

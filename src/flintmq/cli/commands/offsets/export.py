@@ -36,6 +36,7 @@ def command(
     from flintmq.forensics.offset_file import file_at, state_of
     from flintmq.format.group_topics import OWN_GROUPS
     from flintmq.storage.files.store_url import outside_store
+    from flintmq.storage.files.whole_file import new_file
 
     console, notes, config = output(False), list[str](), store_config(settings)
     rows: list[tuple[str, tuple[str, str, int, int]]] = []
@@ -57,9 +58,11 @@ def command(
         raise UsageError(f"group {missing[0][:100]!a} has committed no offset; `flintmq offsets show` lists who has")
     if not there:
         raise UsageError("no group has committed an offset: there is nothing to export")
+    data = file_at("").encode(state)
     if out is None:
-        console.write(file_at("").encode(state))
+        console.write(data)
     else:
-        file_at(os.path.abspath(out)).save(state)
+        with new_file(os.path.abspath(out)) as part, open(part, "wb") as file:
+            file.write(data)
     console.note(f"{len(state['places'])} offsets of {len(there)} group{'s' * (len(there) != 1)}")
     return 0
