@@ -149,7 +149,7 @@ class StoppedOffsets:
         A time is looked up as RocketMQ does (`StoreView.offset_at_time`): the first message stored then or later, else
         the end. Without topics they are those that the group has an offset of, without its retry topics.
         """
-        topics = topics or sorted({topic for topic, _ in self._of_group(group, topics)})
+        topics = list(dict.fromkeys(topics)) or sorted({topic for topic, _ in self._of_group(group, topics)})
         with self._lookup.snapshot.held():
             return [
                 Move(group, topic, queue_id, self._target(QueueName(topic, queue_id), to))
@@ -172,27 +172,23 @@ class StoppedOffsets:
         if group not in self._groups:
             raise UsageError(no_topic(self.root, group, sorted(self._groups), "group"))
         found = {place: at for place, at in sorted(self._offsets.of_group(group).items()) if at >= 0}
+        kept = set(topics)
         for topic in topics:
             self._queues(topic)
             if topic not in {of for of, _ in found}:
                 raise UsageError(f"{self.root}: group {short(group)} has no offset of topic {short(topic)}")
-        for topic in sorted({topic for topic, _ in found if not topics}):
+        for topic in sorted({of for of, _ in found if not topics}):
             if topic.startswith(OF_GROUPS):
-                if unread := sum(self._unread(topic, found)) if topic in self._topics else 0:
+                if topic in self._topics and (unread := sum(self._unread(topic, found))):
                     self.left.append(f"topic {short(topic)} is left: its {unread} unread messages come as before")
-            elif topic not in self._topics:
-                self.left.append(f"topic {short(topic)} is left: it is gone")
+            elif topic in self._topics:
+                kept.add(topic)
             else:
-                continue
-            found = {place: offset for place, offset in found.items() if place[0] != topic}
-        found = {place: offset for place, offset in found.items() if not topics or place[0] in topics}
-        if not found:
-            raise UsageError(
-                "; ".join(
-                    [f"{self.root}: group {short(group)} has no offset to go by", *self.left, "name a topic: --topic"]
-                )
-            )
-        return found
+                self.left.append(f"topic {short(topic)} is left: it is gone")
+        if not kept:
+            why = [f"{self.root}: group {short(group)} has no offset to go by", *self.left, "name a topic: --topic"]
+            raise UsageError("; ".join(why))
+        return {place: at for place, at in found.items() if place[0] in kept}
 
     def _unread(self, topic: str, places: Mapping[tuple[str, int], int]) -> Iterator[int]:
         for queue_id in self._queues(topic):
@@ -213,17 +209,10 @@ class StoppedOffsets:
             UsageError: an unknown group or queue, a group of RocketMQ's own, or an offset outside of its queue.
             UnknownTopicError: an unknown topic.
         """
-        changes: list[OffsetChange] = []
-        wrong: list[UsageError] = []
-        for move in moves:
-            try:
-                changes.append(self._change(move, create, clamp))
-            except UsageError as error:
-                wrong.append(error)
-        if wrong:
-            more = f" (and {len(wrong) - 1} more like it)" if wrong[1:] else ""
-            raise type(wrong[0])(f"{wrong[0]}{more}; nothing was written")
-        return changes
+        try:
+            return [self._change(move, create, clamp) for move in moves]
+        except UsageError as error:
+            raise type(error)(f"{error}; nothing was written") from None
 
     def _change(self, move: Move, create: bool, clamp: bool) -> OffsetChange:
         group, topic, queue_id, offset = move
