@@ -19,6 +19,7 @@ from tests.cli.conftest import Run
 from tests.compat.stores import Golden
 from tests.support.engine import tree
 from tests.support.java_figures import bounds, offsets
+from tests.support.object_server import Server
 
 GROUP, TOPIC = "TradeGroup", "Trade"  # of the golden store, at 17, 22, 18, 18 of queues that end at 19, 25, 21, 20
 PLACES = {0: 17, 1: 22, 2: 18, 3: 18}
@@ -75,6 +76,14 @@ def test_show_of_several_stores_names_the_broker(run: Run, store: Path, tmp_path
     rows = run("offsets", "show", pattern, "--group", GROUP, "--json").rows
     assert [(row["broker"], row["queue_id"]) for row in rows] == [(b, q) for b in "ab" for q in PLACES]
     assert run("offsets", "show", pattern).out.split()[:3] == ["broker", "group", "topic"]
+
+
+def test_show_and_export_read_a_bucket(run: Run, golden: Callable[[str], Golden], objects: Server) -> None:
+    store = golden("config")
+    url = objects.put(store.path, "offsets-config")
+    sets = [word for key, value in objects.keys.items() for word in ("--set", f"{key}={value}")]
+    assert run("offsets", "show", url, "--json", *sets).rows == run("offsets", "show", store.path, "--json").rows
+    assert run("offsets", "export", url, *sets).out == run("offsets", "export", store.path).out
 
 
 def test_show_says_what_is_not_there(run: Run, store: Path, tmp_path: Path) -> None:
