@@ -101,7 +101,7 @@ def _render(done: Replayed, into: str) -> Iterable[Any]:
     for why, count in done.left_out.items():
         yield f"left out {count} {why.replace('_', ' ')}"
     if done.offsets:
-        yield f"offsets  {done.offsets} of groups were carried over"
+        yield f"offsets  {done.offsets} committed offsets were carried over"
     for text in done.offsets_left:
         yield f"left     {printable(text)}"
     if done.damages:
