@@ -87,6 +87,9 @@ COMMANDS: dict[str, str] = {
     "inspect": "inspect STORE",
     "verify": "verify STORE",
     "retention": "retention explain STORE",
+    "offsets show": "offsets show STORE",
+    "offsets export": "offsets export STORE",
+    "offsets reset": "offsets reset STORE --group readers --to first --dry-run",
     "recover --dry-run": "recover STORE --dry-run",
     "rebuild": "rebuild STORE --out OUT",
     "salvage": "salvage STORE --out OUT",
@@ -107,22 +110,25 @@ LOG = "reads the log, which is whole"
 NAMES = "names of topics come from queues and topics.json, which are whole"
 ENDS = "looks at the ends of the log, and says so in its help"
 NO_OFFSETS = "has nothing to do with committed offsets"
-ASKS_OFFSETS = {"sql offsets", "inspect", "verify", "retention", "salvage", "salvage --dry-run"}
+AS_COMMITTED = "writes down what groups committed, whatever the log has"
+PLACES = ("offsets show", "offsets export", "offsets reset")
+ASKS_OFFSETS = {*PLACES, "sql offsets", "inspect", "verify", "retention", "salvage", "salvage --dry-run"}
 ASKS_OFFSETS |= {name for name in COMMANDS if name.startswith("copy, ")}
 ASKS_QUEUES = {
-    "inspect", "verify", "salvage --dry-run", "export --follow", "export --follow, skipping",
+    "inspect", "verify", "salvage --dry-run", "export --follow", "export --follow, skipping", "offsets show",
+    "offsets reset",
 }  # fmt: skip
 SEES_ALL: dict[str, dict[str, str]] = {
     "offsets": {name: NO_OFFSETS for name in COMMANDS if name not in ASKS_OFFSETS}
     | {"copy, other topic": "it makes no copy: there is no such topic"},
     "queue": {name: LOG for name in COMMANDS if name not in ASKS_QUEUES},
-    "last files": {"sql offsets": NO_OFFSETS},
-    "all files": {"sql offsets": NO_OFFSETS},
+    "last files": {"sql offsets": NO_OFFSETS, "offsets export": AS_COMMITTED},
+    "all files": {"sql offsets": NO_OFFSETS, "offsets export": AS_COMMITTED},
     "hole": {f"{name}, other topic": NAMES for name in ("tail", "get", "export")}
-    | dict.fromkeys(("sql queues", "sql queues, skipping", "get, beyond"), "the queues are whole")
+    | dict.fromkeys(("sql queues", "sql queues, skipping", "get, beyond", *PLACES), "the queues are whole")
     | {"sql offsets": NO_OFFSETS},
     "damage": {f"{name}, other topic": NAMES for name in ("tail", "get", "query", "export")}
-    | dict.fromkeys(("sql queues", "sql queues, skipping", "get, beyond"), "the queues are whole")
+    | dict.fromkeys(("sql queues", "sql queues, skipping", "get, beyond", *PLACES), "the queues are whole")
     | dict.fromkeys(("inspect", "recover --dry-run", "retention"), ENDS)
     | {
         "sql offsets": NO_OFFSETS,

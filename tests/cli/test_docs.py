@@ -17,7 +17,8 @@ import pytest
 
 from flintmq import errors
 from flintmq.cli.options import PAGES
-from flintmq.message import COLUMNS
+from flintmq.message import COLUMNS, Message
+from flintmq.store.message_store import MessageStore
 from tests.cli.conftest import Run
 from tests.compat.stores import Golden
 from tests.harness import pages
@@ -106,6 +107,8 @@ def test_examples_run(  # type: ignore[no-untyped-def]
         return
     (tmp_path / "broker.conf").write_text("fileReservedTime=48\n")
     (tmp_path / "cluster.toml").write_text(f'[[stores]]\nstore = "{golden("basic").path}"\nbroker = "a"\n')
+    if line.startswith("flintmq offsets "):
+        command = of_groups(line, tmp_path, run)
     if line.startswith(("flintmq follow ", "flintmq serve-ha ")):
         replicates(command, tmp_path)
         return
@@ -125,6 +128,18 @@ def test_examples_run(  # type: ignore[no-untyped-def]
         command = command.removesuffix("| grep defect")
     done = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=env, capture_output=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr.decode()
+
+
+def of_groups(line: str, folder: Path, run: Run) -> str:
+    """The command on a store with the groups of the examples, and a file of its offsets."""
+    root = folder / "broker-a" / "store"
+    with MessageStore(root) as store:
+        store.put_many([Message("Orders", b"%d" % number, queue_id=number % 4) for number in range(5000)])
+        for group in ("billing", "audit"):
+            store.commit_offset(group, "Orders", 3, 1000)
+    assert run("offsets", "export", f"{folder}/{{broker}}/store", "--out", folder / "offsets.json").code == 0
+    (folder / "cluster.toml").write_text(f'[[stores]]\nstore = "{root}"\nbroker = "a"\n')
+    return line.replace("/var/rocketmq/store", str(root)).replace("/data/moved/store", str(root))
 
 
 def replicates(command: str, folder: Path) -> None:
@@ -155,7 +170,7 @@ def goes_on(command: list[str], folder: Path, is_at_work: Callable[[], object] |
 
 def test_there_are_examples_for_every_command() -> None:
     sections = re.split(r"^### flintmq ", PAGE, flags=re.MULTILINE)[1:]
-    assert len(sections) == 32 and len(EXAMPLES) >= 50
+    assert len(sections) == 38 and len(EXAMPLES) >= 50
     assert all(sum(line in section for line in EXAMPLES) >= 2 for section in sections)
 
 
@@ -221,6 +236,15 @@ def test_the_keys_of_inspect(run: Run, golden) -> None:  # type: ignore[no-untyp
 def test_the_keys_of_explain(run: Run, golden) -> None:  # type: ignore[no-untyped-def]
     for row in run("explain", golden("basic").path / "checkpoint", "--json").rows:
         assert list(row) == keys("`explain`")
+
+
+def test_the_keys_of_offsets(run: Run, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    store = golden("config").copy(tmp_path)
+    assert list(run("offsets", "show", store, "--json").rows[0]) == keys("`offsets show`")
+    heading = "`offsets set`, `offsets reset`, `offsets clone`, `offsets import`"
+    [found] = run("offsets", "reset", store, "--group", "TradeGroup", "--to", "first", "--json").rows
+    assert list(found) == keys(heading)
+    assert [list(found["changes"][0])] == [re.findall(r"`(\w+)`", row) for row in row_of(heading, "changes")]
 
 
 def test_the_keys_of_retention(run: Run, golden) -> None:  # type: ignore[no-untyped-def]

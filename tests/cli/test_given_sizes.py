@@ -72,6 +72,8 @@ COMMANDS: dict[str, list[object]] = {
     "recover": ["recover", "STORE"],
     "recover --dry-run": ["recover", "STORE", "--dry-run"],
     "retention explain": ["retention", "explain", "STORE"],
+    "offsets show": ["offsets", "show", "STORE"],
+    "offsets reset": ["offsets", "reset", "STORE", "--group", "G", "--to", "first"],
     "tail": ["tail", "STORE", "T"],
     "get": ["get", "STORE", "T", "0", "0"],
     "query": ["query", "STORE", "T", "k1"],

@@ -47,7 +47,8 @@ OPTIONS = [
     for one in parameters(load(name))
     for option in (*one.declared.names, *one.declared.old)
 ]
-TAKING = [(name, option) for name, option, _ in OPTIONS if option in PLACES and name != "follow"]  # it reads no store
+OTHERS = {"follow", "offsets clone"}  # reads no store; goes into a group
+TAKING = [(name, option) for name, option, _ in OPTIONS if option in PLACES and name not in OTHERS]
 
 
 def test_every_option_that_names_a_place_is_known():

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 import flintmq
+from flintmq.errors import UsageError
 from flintmq.metrics.families import is_system
 from tests.compat.stores import Golden
 from tests.metrics.conftest import BROKERS
-from tests.support.java_figures import bounds, lags, unread_below
+from tests.support.java_figures import bounds, lags, offsets, unread_below
 from tests.support.object_server import Server
 from tests.support.prometheus import only, samples
 
@@ -34,6 +35,26 @@ def test_lag_is_what_java_wrote(golden: Callable[[str], Golden], name: str) -> N
     first, last = milliseconds(begin)
     for key, lag in expected.items():
         assert ages[key] == 0 if lag.oldest_ms is None else first <= ages[key] + lag.oldest_ms <= last
+
+
+def test_lag_by_queue_is_there_if_it_is_asked_for(golden: Callable[[str], Golden]) -> None:
+    store, name = golden("config"), "flintmq_group_queue_lag_messages"
+    queues, labels = bounds(store), ("consumer_group", "topic", "queue_id")
+    lagging = {
+        (group, topic, str(queue)): queues[topic, queue][1] - at
+        for (group, topic), places in offsets(store).items()
+        for queue, at in places.items()
+        if at < queues[topic, queue][1]
+    }
+    assert name not in samples(flintmq.store_metrics(store.path)) and len(lagging) > 5
+    found = samples(flintmq.store_metrics(store.path, queue_lag=100))
+    assert only(found, name, *labels) == lagging and only(found, "flintmq_group_queues_left_out") == {(): 0}
+    found = samples(flintmq.store_metrics(store.path, queue_lag=3))
+    shown = only(found, name, *labels)
+    assert sorted(shown.values()) == sorted(lagging.values())[-3:] and shown.items() <= lagging.items()
+    assert only(found, "flintmq_group_queues_left_out") == {(): len(lagging) - 3}
+    with pytest.raises(UsageError, match="queue_lag -1 is negative"):
+        flintmq.store_metrics(store.path, queue_lag=-1)
 
 
 def test_lag_of_each_group_over_all_brokers(golden: Callable[[str], Golden], cluster: Path) -> None:

@@ -24,6 +24,12 @@ COMMANDS: Final = {
     "follow": ("live.follow", "Keep a copy of a running broker's log, byte for byte."),
     "serve-ha": ("live.serve_ha", "Let RocketMQ's slaves have a store's log."),
     "broker": ("live.broker", "Serve a store to stock clients of RocketMQ."),
+    "offsets show": ("commands.offsets.show", "Show how far each group has consumed each queue."),
+    "offsets set": ("commands.offsets.set", "Set the place of a group in one queue."),
+    "offsets reset": ("commands.offsets.reset", "Move a group to a time, or to an end of its queues."),
+    "offsets clone": ("commands.offsets.clone", "Give a group the places of another one."),
+    "offsets export": ("commands.offsets.export", "Write the places of groups as a file."),
+    "offsets import": ("commands.offsets.import_file", "Set the places of groups as a file has them."),
     "retention explain": ("commands.retention", "Predict what would be deleted, when, and what is unread."),
     "spark diff": ("lake.spark.diff", "Compare two stores, or a store and its table."),
     "spark dispatch": ("lake.spark.dispatch", "Keep queues and index current while the log is written."),
@@ -44,11 +50,17 @@ GROUPS: Final = {
         """Inspect Apache RocketMQ message stores, and mend them: offline, without Java.
 
 STORE is the directory with commitlog/ in it. Begin with inspect (the content) and verify (is it sound?). Only put,
-salvage --in-place, recover, follow, spark dispatch, spark sink --forget, and spark replay write to an existing store.
-Output is escaped for terminals; --json gives exact values to programs. Exit codes: 0 fine, 1 damage or a mismatch
-found, 2 wrong use or not a store; `flintmq help exit-codes` lists the others, `flintmq help` the other topics.""",
+salvage --in-place, recover, follow, offsets set, offsets reset, offsets clone, offsets import, spark dispatch,
+spark sink --forget, and spark replay write to an existing store. Output is escaped for terminals; --json gives exact
+values to programs. Exit codes: 0 fine, 1 damage or a mismatch found, 2 wrong use or not a store; `flintmq help
+exit-codes` lists the others, `flintmq help` the other topics.""",
         "flintmq verify /var/rocketmq/store",
         "flintmq scan /var/rocketmq/store --topic Orders --since -15m",
+    ),
+    "offsets": (
+        "Offsets of consumer groups: shown, and moved while no broker runs.",
+        "flintmq offsets show /var/rocketmq/store --group billing",
+        "flintmq offsets reset /var/rocketmq/store --group billing --to 2026-11-29T14:00",
     ),
     "retention": (
         "Deletion of old files, and of files on a full disk.",

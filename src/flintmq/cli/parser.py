@@ -119,7 +119,7 @@ def divided(name: str, words: Iterable[str], found: Sequence[Parameter]) -> tupl
         last = option if long or takes.get(option) else f"-{word[-1:]}"  # of several letters: -fn 5
         if word == "--":
             others += rest
-        elif word == "-" or not word.startswith("-"):
+        elif word == "-" or not word.startswith("-") or word[1:].isdecimal():  # a number: no option is one
             others.append(word)
         elif option not in takes:
             raise _unknown(name, option, (shown for one in found for shown in one.declared.names))

@@ -13,6 +13,9 @@ copy            copies a store, also a live one, whole or in part
 store_upload    publishes a copy on object storage
 retention_plan  lists what retention would delete
 topic_tail      reads the end of a topic
+group_offsets   lists how far groups have consumed queues
+offset_changes  moves committed offsets in a store that nobody writes
+offset_file     keeps committed offsets in a file
 
 store_figures    the figures of one store, kept from look to look
 cluster_figures  topics and groups summed over stores

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from flintmq.cluster.member import Member
 from flintmq.config.keys import StoreConfig
-from flintmq.errors import CorruptStoreError, FlintError, FormatError
+from flintmq.errors import FlintError
+from flintmq.forensics.group_offsets import store_time
 from flintmq.forensics.inspect import Inspection, OffsetSummary, inspect_messages
 from flintmq.forensics.retention_plan import Known, RetentionPlan, plan_of
 from flintmq.store.commitlog.snapshot import Snapshot
@@ -141,11 +142,7 @@ class StoreWatch:
         if place in known:
             self._times[place] = known[place]
         elif place not in self._times:
-            try:
-                message = lookup.message(*place)
-            except (CorruptStoreError, FormatError):
-                message = None
-            self._times[place] = None if message is None else message.store_timestamp
+            self._times[place] = store_time(lookup, *place)
         return self._times[place]
 
 

@@ -15,6 +15,7 @@ OF_GROUPS: Final = (RETRY, DEAD)
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"  # messages of transactions that have not ended, in queue 0
 OUTCOME_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"  # queue offsets of those that have, likewise
 GIVEN_UP_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"  # those whose senders never said how they end
+OWN_GROUPS: Final = "CID_RMQ_SYS_"  # groups of RocketMQ itself begin so; upstream: MixAll.CID_RMQ_SYS_PREFIX
 HALF_GROUP: Final = "CID_RMQ_SYS_TRANS"  # its offsets say up to where both queues are done
 SYSTEM_TOPICS: Final = frozenset({
     SCHEDULE_TOPIC, "TBW102", "BenchmarkTest", HALF_TOPIC, "RMQ_SYS_TRACE_TOPIC", OUTCOME_TOPIC, GIVEN_UP_TOPIC,

@@ -56,6 +56,17 @@ def add_copy(page: Page, member: Member, figures: StoreFigures) -> None:
         page.add("flintmq_follower_last_contact_timestamp_seconds", copy.heard_ms / 1000, labels)
 
 
+def add_queue_lags(page: Page, member: Member, figures: StoreFigures, most: int) -> None:
+    """Add the lag of groups by queue: of those with lag at most so many, the largest."""
+    labels = labels_of(member.broker, member.cluster)
+    found = [(group.name, one) for group in figures.content.groups for one in group.offsets if one.lag]
+    found.sort(key=lambda row: (-row[1].lag, row[0], row[1].topic, row[1].queue_id))
+    for group, one in found[:most]:
+        of = {**group_labels(labels, group, one.topic), "queue_id": str(one.queue_id)}
+        page.add("flintmq_group_queue_lag_messages", one.lag, of)
+    page.add("flintmq_group_queues_left_out", max(0, len(found) - most), labels)
+
+
 def add_figures(page: Page, member: Member, figures: StoreFigures) -> None:
     labels = labels_of(member.broker, member.cluster)
     _add_storage(page, labels, figures)

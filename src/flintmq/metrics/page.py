@@ -24,6 +24,8 @@ STORE_METRICS = {
     "rocketmq_consumer_lag_messages": "Messages after a group's committed offset.",
     "rocketmq_consumer_lag_latency": "Age of the group's oldest message not consumed, in milliseconds; else 0.",
     "flintmq_group_offsets_outside": "Queues whose committed offset of the group is after their end, or negative.",
+    "flintmq_group_queue_lag_messages": "Messages of a queue after a group's committed offset (--queue-lag).",
+    "flintmq_group_queues_left_out": "Queues with lag that the limit of --queue-lag leaves out.",
     "flintmq_store_up": "1 if the store could be read, else 0.",
     "flintmq_store_clean": "1 if the store stopped cleanly; 0 too while it runs.",
     "flintmq_store_live": "1 while a process writes the store.",

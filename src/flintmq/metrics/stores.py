@@ -18,10 +18,10 @@ from flintmq.cluster.member import Member
 from flintmq.cluster.members import NamedStores, Stores, list_members, not_there, nothing_found
 from flintmq.cluster.same_log import furthest
 from flintmq.config.keys import StoreConfig
-from flintmq.errors import FlintError, NotAStoreError
+from flintmq.errors import FlintError, NotAStoreError, UsageError
 from flintmq.forensics.store_figures import StoreFigures, StoreWatch
 from flintmq.metrics.background import BackgroundCall
-from flintmq.metrics.families import add_copy, add_figures, add_presence
+from flintmq.metrics.families import add_copy, add_figures, add_presence, add_queue_lags
 from flintmq.metrics.page import STORE_METRICS, Page
 from flintmq.storage.threads.mutex import Lock
 from flintmq.store.commitlog.report import Report
@@ -39,6 +39,7 @@ def store_metrics(
     *,
     config: StoreConfig | str | os.PathLike[str] | None = None,
     set: Mapping[str, object] | None = None,
+    queue_lag: int | None = None,
 ) -> str:
     """Return the metrics of one or many stores as Prometheus text.
 
@@ -46,18 +47,21 @@ def store_metrics(
         stores: a store's directory or URL, a pattern, a manifest, or a list of these.
         config: a StoreConfig or the path of a broker.conf: the keys of retention are the broker's, not the store's.
         set: single keys over it, by RocketMQ's names.
+        queue_lag: show the lag of groups by queue too, of each store at most so many, the largest.
 
     Returns:
         The text, version 0.0.4. A store that cannot be read has flintmq_store_up 0 in it, and a warning in the log.
 
     Raises:
-        UsageError: a pattern or manifest that is not understood.
+        UsageError: a pattern or manifest that is not understood, or a negative `queue_lag`.
         NotAStoreError: no store is there.
         StoreAccessError: a directory may not be listed.
         UnfinishedError: the stores could not be listed within a minute.
         ConfigError: an unknown key or an impossible value.
     """
-    return StoresWatch(stores, StoreConfig.of(config, set)).text()
+    if queue_lag is not None and queue_lag < 0:
+        raise UsageError(f"queue_lag {queue_lag} is negative")
+    return StoresWatch(stores, StoreConfig.of(config, set), queue_lag=queue_lag).text()
 
 
 class StoresWatch:
@@ -69,9 +73,16 @@ class StoresWatch:
     """
 
     def __init__(
-        self, stores: Stores, config: StoreConfig, *, first_seconds: float = FIRST_S, seconds: float = PATIENCE_S
+        self,
+        stores: Stores,
+        config: StoreConfig,
+        *,
+        first_seconds: float = FIRST_S,
+        seconds: float = PATIENCE_S,
+        queue_lag: int | None = None,
     ) -> None:
         self._given, self._config, self._patience = stores, config, (first_seconds, seconds)
+        self._queue_lag = queue_lag  # number of queues of a store whose lag is shown; None: of none
         self._lock = Lock()  # of the next two
         self._calls: dict[Member, BackgroundCall[StoreFigures]] = {}
         self.failures: dict[Member, Exception] = {}
@@ -101,6 +112,8 @@ class StoresWatch:
                 add_copy(page, member, answers[member])
             if member in chosen:
                 add_figures(page, member, answers[member])
+                if self._queue_lag is not None:
+                    add_queue_lags(page, member, answers[member], self._queue_lag)
         self._tell(failures)
         return page.text()
 

@@ -13,10 +13,9 @@ from flintmq.broker.grpc.http2 import Call
 from flintmq.broker.grpc.messages import Denied
 from flintmq.broker.requests import Need, Refused, anything
 from flintmq.broker.served_store import check_letters, check_topic
-from flintmq.format.group_topics import is_system_topic
+from flintmq.format.group_topics import OWN_GROUPS, is_system_topic
 
 GROUP_NAME_MAX: Final = 120  # letters: with %RETRY% it names a topic
-_SYSTEM_GROUP: Final = "CID_RMQ_SYS_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +85,6 @@ def checked_group(group: wire.Resource) -> str:
         raise Denied(wire.ILLEGAL_CONSUMER_GROUP, refused.remark) from None
     if len(name) > GROUP_NAME_MAX:
         raise Denied(wire.ILLEGAL_CONSUMER_GROUP, "the specified group is longer than group max length: 120.")
-    if name.startswith(_SYSTEM_GROUP):
+    if name.startswith(OWN_GROUPS):
         raise Denied(wire.ILLEGAL_CONSUMER_GROUP, "cannot use system consumer group")
     return name

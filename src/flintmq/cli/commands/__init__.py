@@ -1,5 +1,7 @@
 """The commands of the core, one a file: options in, one function, its value printed.
 
+offsets  flintmq offsets NAME, one file a command
+
 completion  the script that lets a shell complete command lines
 copy        a consistent copy of a store, also of a live one, whole or filtered
 diff        what differs between two stores

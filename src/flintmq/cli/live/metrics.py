@@ -27,6 +27,10 @@ def command(
             "Serve GET /metrics there until SIGINT or SIGTERM; PORT alone is one of this machine only.",
         ),
     ] = None,
+    queue_lag: Annotated[
+        int | None,
+        Option("--queue-lag N", "Lag of groups by queue too: in each store the N with most.", min=1, max=100_000),
+    ] = None,
     config: Annotated[str | None, broker_conf_option("The brokers' configuration, broker.conf: when files go.")] = None,
     settings: SetOption = None,
 ) -> int:
@@ -40,7 +44,8 @@ def command(
     from flintmq.metrics.stores import StoresWatch
 
     address = None if listen is None else parse_address("--listen", listen)
-    out, watch = output(False), StoresWatch(stores_given(stores), store_config(settings, config))
+    out = output(False)
+    watch = StoresWatch(stores_given(stores), store_config(settings, config), queue_lag=queue_lag)
     if address is None:
         out.write(watch.text().encode())
         return _exit_code(watch)

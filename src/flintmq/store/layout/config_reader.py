@@ -100,6 +100,12 @@ class BrokerConfig:
     def problems_of(self, *names: str) -> list[ConfigProblem]:
         return [one for one in self.problems if os.path.basename(one.file).removesuffix(".bak") in names]
 
+    def committed(self) -> Iterator[tuple[str, str, int, int]]:
+        """Yield (group, topic, queue id, offset) of each committed offset; id 0 of a light queue."""
+        for (topic, group), queues in self.consumer_offsets.items():
+            yield from ((group, topic, queue_id, offset) for queue_id, offset in queues.items())
+        yield from ((group, topic, 0, offset) for (topic, group), offset in self.lmq_offsets.items())
+
     def is_batch(self, topic: str) -> bool:
         found = self.topics.get(topic)
         return found is not None and found.queue_type == BATCH_TYPE
@@ -177,8 +183,7 @@ def offsets_outside(
     `end_of`: queue offset after the last message of a queue, None for a queue that does not exist.
     """
     name = LMQ_OFFSETS if LMQ_OFFSETS in broker.files else OFFSETS
-    rows = [(name, f"group {g}", t, q, at) for (t, g), qs in broker.consumer_offsets.items() for q, at in qs.items()]
-    rows += [(name, f"group {group}", topic, 0, at) for (topic, group), at in broker.lmq_offsets.items()]
+    rows = [(name, f"group {group}", topic, queue_id, at) for group, topic, queue_id, at in broker.committed()]
     rows += [(DELAYS, f"delay level {n}", SCHEDULE_TOPIC, n - 1, at) for n, at in broker.delay_offsets.items()]
     ends = [end_of(topic, queue_id) for _, _, topic, queue_id, _ in rows]
     there = {row[2] for row, end in zip(rows, ends, strict=True) if end is not None} | broker.topics.keys()

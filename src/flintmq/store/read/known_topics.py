@@ -49,11 +49,11 @@ def _has_directory(snapshot: Snapshot, topic: str) -> bool:
     return is_path(topic) and any(snapshot.effects.is_dir(os.path.join(snapshot.root, kind, topic)) for kind in KINDS)
 
 
-def no_topic(root: str, topic: str, known: list[str]) -> str:
-    """Return the text about a topic that the store lacks.
+def no_topic(root: str, topic: str, known: list[str], what: str = "topic") -> str:
+    """Return the text about a topic, or a group, that the store lacks.
 
     It names a similar one, or the first ones.
     """
     close = difflib.get_close_matches(topic, known, n=1, cutoff=0.6)
     hint = f"did you mean {short(close[0])}?" if close else f"it has {', '.join(map(short, known[:5])) or 'none'}"
-    return f"{root}: the store has no topic {short(topic)}; {hint}"
+    return f"{root}: the store has no {what} {short(topic)}; {hint}"

@@ -53,12 +53,12 @@ class Bounds(NamedTuple):
     physical_end: int = 0
 
 
-def lacking_text(names: Iterable[QueueName]) -> str:
+def lacking_text(names: Iterable[QueueName], what: str = "messages are not counted") -> str:
     """Return a line for people on queues that have messages and no directory."""
     found = sorted(names)
     more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
     shown = ", ".join(f"{name.topic}/{name.queue_id}" for name in found[:MOST_NAMED])
-    return f"files of {shown}{more} are missing, so their messages are not counted; run `flintmq rebuild`"
+    return f"files of {shown}{more} are missing, so their {what}; run `flintmq rebuild`"
 
 
 class QueueLookup:

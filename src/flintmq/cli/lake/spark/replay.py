@@ -44,6 +44,9 @@ class ReplayWords:
     skip_refused: bool = flag(
         "--skip-refused", "Leave out messages that the store would refuse, and report them with exit code 1."
     )
+    with_offsets: bool = flag(
+        "--with-offsets", "Of a store: carry the offsets of its groups over, to the same messages."
+    )
     peer: PeerOption = "5.3.3"
     master: MasterOption = None
     access: AccessOption = "pread"
@@ -77,6 +80,7 @@ def command(words: ReplayWords) -> int:
             system_topics=words.system_topics,
             fail_on_data_loss=not words.skip_damage,
             skip_refused=words.skip_refused,
+            with_offsets=words.with_offsets,
             access=words.access,
             peer=words.peer,
             progress=progress,
@@ -96,6 +100,10 @@ def _render(done: Replayed, into: str) -> Iterable[Any]:
         yield f"found    {done.found} messages that an earlier run had put"
     for why, count in done.left_out.items():
         yield f"left out {count} {why.replace('_', ' ')}"
+    if done.offsets:
+        yield f"offsets  {done.offsets} committed offsets were carried over"
+    for text in done.offsets_left:
+        yield f"left     {printable(text)}"
     if done.damages:
         yield f"skipped  {done.damages} damaged places, {done.lost_bytes} bytes"
     if not done.dry_run and (done.rows or done.total):

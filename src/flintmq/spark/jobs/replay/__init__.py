@@ -8,5 +8,6 @@ refusals      finds rows that a store would refuse
 tasks         runs a function over the rows of parts
 bulk          writes complete files of a new log
 live          puts in order into an existing store
+carried       carries the offsets of groups over
 exactly_once  puts messages exactly once, whatever crashes
 """

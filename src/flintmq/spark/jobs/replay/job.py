@@ -18,6 +18,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreError, UsageError
 from flintmq.format.index import PEER_533, checked_peer
 from flintmq.spark.jobs.replay.bulk import NewStore, load
+from flintmq.spark.jobs.replay.carried import carry_offsets
 from flintmq.spark.jobs.replay.exactly_once import WriterIds, noted
 from flintmq.spark.jobs.replay.live import Pace, Position, put_rows
 from flintmq.spark.jobs.replay.plan import count, count_rows, rules_of, share_out
@@ -64,6 +65,8 @@ class Replayed(Summary):
         total: messages that all runs of this replay have put into the store.
         left_out: records that are not messages, by reason.
         damages, lost_bytes: damaged places of the source's log that were skipped.
+        offsets: offsets of groups that were carried over.
+        offsets_left: sentences on those that were not.
     """
 
     mode: str
@@ -79,6 +82,8 @@ class Replayed(Summary):
     left_out: dict[str, int] = field(default_factory=dict)
     damages: int = 0
     lost_bytes: int = 0
+    offsets: int = 0
+    offsets_left: list[str] = field(default_factory=list)
 
 
 def replay(
@@ -94,6 +99,7 @@ def replay(
     system_topics: bool = False,
     fail_on_data_loss: bool = True,
     skip_refused: bool = False,
+    with_offsets: bool = False,
     access: str = "pread",
     peer: str = PEER_533,
     progress: Progress | None = None,
@@ -117,6 +123,7 @@ def replay(
         fail_on_data_loss: damage in a source's log is an error; otherwise it is skipped and counted.
         skip_refused: messages that the store would refuse are left out and counted; otherwise the first of them is an
             error, and nothing is written.
+        with_offsets: carry the offsets of the groups of a source store over (`carried.py`).
         access: "pread" or "map".
         peer: the RocketMQ version to write for, "5.3.3", "5.4.0" or "5.5.0".
         progress: called from time to time with tasks done and in all.
@@ -139,6 +146,7 @@ def replay(
         system_topics=system_topics,
         fail_on_data_loss=fail_on_data_loss,
         skip_refused=skip_refused,
+        with_offsets=with_offsets,
     )
     config, into, source = config or StoreConfig(), os.path.abspath(local_only(into)), absolute(source)
     pace = Pace.parse(speed)
@@ -172,9 +180,16 @@ def replay(
         writer_id=_writer_id(into, source, how),
         progress=progress,
     )
-    if live or exists:
-        return job.dry(LIVE) if dry_run else job.live(pace)
-    return job.dry(BULK) if dry_run else job.bulk()
+    if with_offsets and not isinstance(read, ReplaySource):
+        raise UsageError(f"{source}: a table has no offsets of groups; leave with_offsets (--with-offsets) out")
+    mode = LIVE if live or exists else BULK
+    if dry_run:
+        return job.dry(mode)
+    done = job.live(pace) if mode == LIVE else job.bulk()
+    if with_offsets and isinstance(read, ReplaySource) and _is_store(into):
+        source_store = Snapshot.open(source, read.plan.options.config)
+        done.offsets, done.offsets_left = carry_offsets(source_store, read.plan.end, into, config)
+    return done
 
 
 @dataclass(frozen=True)
