@@ -69,7 +69,7 @@ def texts_of_stores(golden: Callable[[str], Golden], tmp_path_factory: pytest.Te
             assert within(
                 lambda: copy.append(flintmq.store_metrics(folder / "copy")) or "follower_behind_bytes{" in copy[-1]
             )
-            return [flintmq.store_metrics(root, set=lives), flintmq.store_metrics(crashed), copy[-1]]
+            return [flintmq.store_metrics(root, set=lives, queue_lag=9), flintmq.store_metrics(crashed), copy[-1]]
 
 
 @pytest.fixture(scope="module")
