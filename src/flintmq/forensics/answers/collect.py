@@ -73,11 +73,15 @@ class Asked:
 
 @dataclass
 class Collected:
-    """Steps by message, in the order in which the messages were first seen."""
+    """Steps by message, in the order in which the messages were first seen.
+
+    `place_id`: the offset message id that was asked for; other messages may have the sender's id of its message.
+    """
 
     asked: Asked
     answer: Answer[object]
     steps: dict[str, list[PlacedStep]] = field(default_factory=dict)
+    place_id: str | None = None
     _other_ids: dict[str, str] = field(default_factory=dict)  # offset message id -> message, without the sender's id
 
     def add(self, store: int, step: Step) -> None:
@@ -105,6 +109,7 @@ def collect(views: Sequence[StoreView], asked: Asked, answer: Answer[object]) ->
     found, ids, firsts = Collected(asked, answer), set[str](), list[tuple[int, StoredMessage]]()
     if asked.id:
         firsts = list(_by_place(views, asked.id))
+        found.place_id = asked.id.upper() if firsts else None
         ids = {asked.id, asked.id.upper()} | {one.msg_id or one.offset_msg_id for _, one in firsts}
     for number, view in enumerate(views):
         seen = {record.physical_offset for store, record in firsts if store == number and not record.msg_id}
@@ -163,10 +168,14 @@ def _candidates(view: StoreView, asked: Asked, ids: set[str], report: Report) ->
 def _indexed_topics(view: StoreView, topic: str, key: str) -> list[str]:
     """Return the topics that may hold records of a topic's messages, or none if a pass over the log costs less."""
     topics = [topic, *WAITING_TOPICS, *(name for name in view.topics() if name.startswith(OF_GROUPS))]
-    spans = KeyQuery(view._now.snapshot, topic, key, None, None, 1)._spans()
-    beside = sum(span.end - span.begin for span in spans if span.file is None)
     log_bytes = view.max_physical_offset - view.min_physical_offset
-    return topics if beside * len(topics) <= min(SEARCHED_MAX, log_bytes) else []
+    return topics if searched_bytes(view, topic, key, len(topics)) <= min(SEARCHED_MAX, log_bytes) else []
+
+
+def searched_bytes(view: StoreView, topic: str, key: str, searches: int) -> int:
+    """Return the bytes of the log that so many searches by key read, because no index covers them."""
+    spans = KeyQuery(view._now.snapshot, topic, key, None, None, 1)._spans()
+    return searches * sum(span.end - span.begin for span in spans if span.file is None)
 
 
 def _bytes_of(asked: Asked, ids: set[str]) -> re.Pattern[bytes]:

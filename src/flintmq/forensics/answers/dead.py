@@ -112,13 +112,26 @@ def _newest(view: StoreView, topic: str, limit: int, answer: Answer[DeadMessage]
 def _row(view: StoreView, record: StoredMessage, member: Member) -> DeadMessage:
     step = step_of(record)
     assert step is not None, "only outcomes are of no message"
-    first = _first(view, step.origin)
+    first, (broker, store) = _first(view, step.origin), member_words(member)
     return DeadMessage(
-        step.group, step.kind is StepKind.DEAD, step.times, _reason(view, step), step.store_timestamp,
-        step.stored_topic, step.stored_queue, step.stored_offset, step.physical_offset, step.keys, step.msg_id,
-        step.topic, *((first.queue_id, first.queue_offset, first.store_timestamp) if first else (None, None, None)),
-        *member_words(member),
-    )  # fmt: skip
+        group=step.group,
+        is_dead=step.kind is StepKind.DEAD,
+        times=step.times,
+        reason=_reason(view, step),
+        stored_ms=step.store_timestamp,
+        topic=step.stored_topic,
+        queue_id=step.stored_queue,
+        queue_offset=step.stored_offset,
+        physical_offset=step.physical_offset,
+        keys=step.keys,
+        msg_id=step.msg_id,
+        first_topic=step.topic,
+        first_queue=first.queue_id if first else None,
+        first_offset=first.queue_offset if first else None,
+        first_ms=first.store_timestamp if first else None,
+        broker=broker,
+        store=store,
+    )
 
 
 def _first(view: StoreView, origin: str) -> StoredMessage | None:

@@ -10,20 +10,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Final
 
 from flintmq.cluster.member import Member
 from flintmq.config.keys import StoreConfig
 from flintmq.forensics.answers.answer import Answer, member_words, opened
-from flintmq.forensics.answers.collect import Asked
+from flintmq.forensics.answers.collect import SEARCHED_MAX, Asked, searched_bytes
 from flintmq.forensics.answers.reading import outcomes, queue_messages
 from flintmq.forensics.answers.steps import TRANSACTION
 from flintmq.forensics.answers.trace import COMMITTED, GIVEN_UP, HANGING, PREPARED, trace
 from flintmq.format import properties
 from flintmq.format.group_topics import GIVEN_UP_TOPIC, HALF_GROUP, HALF_TOPIC
+from flintmq.format.record import TRANSACTION_COMMIT, TRANSACTION_MASK
 from flintmq.message import StoredMessage
 from flintmq.store.append.half_message import checks_of, real_place
 from flintmq.store.layout import config_reader
 from flintmq.store.view import StoreView
+
+SEARCHES: Final = 100  # for commits that are taken to be made
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,7 @@ class HalfMessage:
     Attributes:
         topic, queue_id: where the message is delivered if it is committed; empty and -1 if it names no topic.
         state: prepared, hanging (its sender was asked, or is to be asked by now), committed, rolled back, or given up.
+            Among those that are open, committed says that its outcome is missing.
         group: of its sender.
         born_ms: since when, by the sender's clock.
         stored_ms: store time of the first record of it that is left; of those still open of the last one.
@@ -80,7 +85,7 @@ def halves(
                 if ended:
                     continue
                 if limit is None or answer.counts["given up" if state == GIVEN_UP else "open"] <= limit:
-                    answer.rows.append(_row(member, half, state))
+                    answer.rows.append(_row(member, view, half, state, answer))
                 else:
                     answer.is_cut = True
             answer.note_end(view)
@@ -131,11 +136,26 @@ def _open_runs(has_ended: bytearray) -> Iterator[tuple[int, int]]:
         at = -1 if stop < 0 else has_ended.find(0, stop)
 
 
-def _row(member: Member, half: StoredMessage, state: str) -> HalfMessage:
+def _row(member: Member, view: StoreView, half: StoredMessage, state: str, answer: Answer[HalfMessage]) -> HalfMessage:
     topic, queue_id = real_place(half) or ("", -1)
-    group = half.properties.get(properties.PGROUP, "")
-    ended = half.store_timestamp if state == GIVEN_UP else None
+    ended = half if state == GIVEN_UP else _committed(view, half, topic, answer)
     return HalfMessage(
-        topic, queue_id, state, group, half.keys, half.msg_id, half.born_timestamp, half.store_timestamp,
-        max(checks_of(half), 0), ended, half.physical_offset, *member_words(member),
+        topic, queue_id, COMMITTED if ended is not None and ended is not half else state,
+        half.properties.get(properties.PGROUP, ""), half.keys, half.msg_id, half.born_timestamp, half.store_timestamp,
+        max(checks_of(half), 0), None if ended is None else ended.store_timestamp, half.physical_offset,
+        *member_words(member),
     )  # fmt: skip
+
+
+def _committed(view: StoreView, half: StoredMessage, topic: str, answer: Answer[HalfMessage]) -> StoredMessage | None:
+    """Return the message that was committed from a half message without an outcome: a kill came between the two."""
+    key = half.msg_id
+    if not topic or not key or searched_bytes(view, topic, key, SEARCHES) > SEARCHED_MAX:
+        answer.note("the index does not cover the log: whether some of these were committed is not known; see --all")
+        return None
+    for one in view.query(topic, key, report=answer.report):
+        is_its = (one.born_timestamp, one.born_host) == (half.born_timestamp, half.born_host)
+        if is_its and one.sys_flag & TRANSACTION_MASK == TRANSACTION_COMMIT:
+            answer.note("some were committed, but no outcome says it: RocketMQ asks their senders about them once more")
+            return one
+    return None

@@ -143,9 +143,7 @@ def _group(place: str, origin_topic: str, popped: bool) -> tuple[str, str]:
     return (name.removesuffix(end) if is_of_both else name), origin_topic
 
 
-def _message(
-    record: StoredMessage, pairs: dict[str, str], kind: StepKind, source: str | None, origin: str
-) -> str:
+def _message(record: StoredMessage, pairs: dict[str, str], kind: StepKind, source: str | None, origin: str) -> str:
     if kind is StepKind.RECALL:
         return pairs[properties.TIMER_DEL_UNIQKEY].rpartition("+")[2]
     if record.msg_id:

@@ -145,7 +145,9 @@ def _timed(view: StoreView, limit: int | None, answer: Answer[WaitingMessage]) -
     return [one for one in found if not recalled or not _is_recalled(_record(view, one), recalled)][:limit]
 
 
-def _in_timers(view: StoreView, marks: list[StoredMessage | None], answer: Answer[WaitingMessage]) -> Iterator[_Waiting]:
+def _in_timers(
+    view: StoreView, marks: list[StoredMessage | None], answer: Answer[WaitingMessage]
+) -> Iterator[_Waiting]:
     """Yield what waits for timers; recalls are added to `marks`, and count against what they recall."""
     snapshot = view._now.snapshot
     check = timer_files.read_check(snapshot.root, snapshot.effects)

@@ -20,7 +20,6 @@ from flintmq.forensics.answers.collect import Asked, Collected, PlacedStep, coll
 from flintmq.forensics.answers.reading import outcomes
 from flintmq.forensics.answers.steps import TIMER, TRANSACTION, Step, StepKind
 from flintmq.forensics.retention_plan import FileFate, file_fates, groups_of
-from flintmq.format.group_topics import HALF_TOPIC
 from flintmq.store.commitlog.report import Report
 from flintmq.store.layout import config_reader
 from flintmq.store.layout.directories import OFFSETS_IN_ROCKSDB, in_rocksdb
@@ -124,6 +123,9 @@ class _Life:
         """The last half message of its transaction."""
         return self.waits[-1] if self.waits and self.waits[-1].step.kind is StepKind.HALF else None
 
+    def has_id(self, offset_msg_id: str) -> bool:
+        return any(offset_msg_id in (one.step.offset_msg_id, one.step.origin) for one in _all(self))
+
     @property
     def last(self) -> PlacedStep:
         """Its record in its own topic, else the last one in which it waits."""
@@ -149,7 +151,8 @@ def trace(members: Sequence[Member], asked: Asked, config: StoreConfig | None = 
 
 
 def lives_of(found: Collected) -> list[_Life]:
-    return [life for steps in found.steps.values() for life in _lives(steps)]
+    lives = [life for steps in found.steps.values() for life in _lives(steps)]
+    return [life for life in lives if found.place_id is None or life.has_id(found.place_id)]
 
 
 def _lives(steps: list[PlacedStep]) -> Iterator[_Life]:
