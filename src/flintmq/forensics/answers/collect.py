@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from flintmq.errors import MessageNotFoundError, UsageError
 from flintmq.forensics.answers.answer import Answer
+from flintmq.forensics.answers.reading import queue_messages
 from flintmq.forensics.answers.steps import Step, StepKind, step_of
 from flintmq.format import properties
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
@@ -31,6 +32,7 @@ from flintmq.store.view import StoreView
 STEPS_KEPT: Final = 1000  # of one message
 SEARCHED_MAX: Final = 256 << 20  # bytes that searches through the index may read beside it
 WAITING_TOPICS: Final = (SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, GIVEN_UP_TOPIC)
+RECALLS: Final = properties.TIMER_DEL_UNIQKEY.encode()
 _OF_FIRST = (StepKind.STORED, StepKind.WAITS, StepKind.HALF)
 
 
@@ -120,8 +122,33 @@ def collect(views: Sequence[StoreView], asked: Asked, answer: Answer[object]) ->
             step = step_of(record, view.config.delay_ms)
             if step is not None and record.physical_offset not in seen and _matches(record, step, asked, ids):
                 found.add(number, step)
+        if not asked.topic or asked.key or asked.property:
+            _add_recalls(number, view, found, answer.report)
         answer.note_end(view)
     return found
+
+
+def _add_recalls(number: int, view: StoreView, found: Collected, report: Report) -> None:
+    """Add what recalls messages that wait for a timer: it names the sender's id, and has no key or property of theirs.
+
+    Of a few messages by the index, else from the timer's queue.
+    """
+    waiting: dict[str, Step] = {}
+    for message, steps in found.steps.items():
+        kinds = {one.step.kind for one in steps}
+        if steps[-1].store == number and steps[-1].step.stored_topic == TIMER_TOPIC and StepKind.RECALL not in kinds:
+            waiting[message] = steps[-1].step
+    if not waiting:
+        return
+    if searched_bytes(view, TIMER_TOPIC, next(iter(waiting)), len(waiting)) <= SEARCHED_MAX and len(waiting) <= 100:
+        records = (one for message in waiting for one in view.query(TIMER_TOPIC, message, report=report))
+    else:
+        first = min(step.stored_offset for step in waiting.values())
+        records = (one for one in queue_messages(view, TIMER_TOPIC, 0, first, report) if RECALLS in one.raw)
+    for record in records:
+        step = step_of(record)
+        if step is not None and step.kind is StepKind.RECALL and step.message in waiting:
+            found.add(number, step)
 
 
 def _by_place(views: Sequence[StoreView], text: str) -> Iterator[tuple[int, StoredMessage]]:
