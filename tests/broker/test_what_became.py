@@ -195,7 +195,11 @@ def test_no_row_disagrees_with_the_ledger(broker: BrokerControl, client: Line, t
     assert by_key.rows == by_topic.rows == trace(member, Asked(topic="T", key="all"), CONFIG).rows
     for number in range(0, MESSAGES, 97):
         [row] = [row for row in by_topic.rows if row.msg_id == id_of(number)]
-        assert trace(member, Asked(key=f"k{number}"), CONFIG).rows == trace(member, Asked(id=id_of(number)), CONFIG).rows == [row]
+        assert (
+            trace(member, Asked(key=f"k{number}"), CONFIG).rows
+            == trace(member, Asked(id=id_of(number)), CONFIG).rows
+            == [row]
+        )
         assert trace(member, Asked(key=f"k{number}", topic="T"), CONFIG).rows == [row], "by the index"
     _others_agree(member, ledger)
 

@@ -51,7 +51,7 @@ def print_answer(
     if answer.counts:
         out.note(", ".join(f"{name}: {number}" for name, number in answer.counts.items()))
     if answer.is_cut:
-        out.note(f"there are more than these {len(answer.rows)}: --limit N shows more")
+        out.note(f"there are more; only {len(answer.rows)} shown: --limit N shows more")
     code = report_damage(out, answer.report)
     if not answer.rows:
         out.note(f"{nothing}{', as far as the log can be read' if code else ''}")

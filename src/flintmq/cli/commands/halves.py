@@ -9,7 +9,7 @@ from flintmq.cli.declare import Option
 from flintmq.cli.options import JsonOption, SetOption, StoresArgument, examples, limit_option
 from flintmq.cli.values import store_config
 
-EPILOG = examples("flintmq halves /var/rocketmq/store", "flintmq halves '/data/{broker}/store' --all --json")
+EPILOG = examples("flintmq halves /var/rocketmq/store", "flintmq halves cluster.toml --all --json")
 COLUMNS = {
     "state": lambda row: row.state,
     "topic": lambda row: place(row.topic, row.queue_id, None).removesuffix("/-"),

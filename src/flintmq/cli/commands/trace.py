@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 EPILOG = examples(
     "flintmq trace /var/rocketmq/store --key order-4711",
-    "flintmq trace '/data/{broker}/store' --topic Orders --since -15m --json",
+    "flintmq trace cluster.toml --topic Orders --since -15m --json",
 )
 
 
@@ -55,6 +55,7 @@ def command(
     """
     from flintmq.forensics.answers.collect import Asked
     from flintmq.forensics.answers.trace import trace
+    from flintmq.forensics.topic_tail import one_must_have
 
     pair = None
     if property is not None:
@@ -64,7 +65,10 @@ def command(
         pair = name, value
     first, end = time_range(since, until)
     keys = store_config(settings, config)
-    answer = trace(members_of(stores, keys, as_json), Asked(key, id, pair, topic, first, end, limit), keys)
+    members = members_of(stores, keys, as_json)
+    answer = trace(members, Asked(key, id, pair, topic, first, end, limit), keys)
+    if topic and not answer.rows and not answer.report.damage_count:
+        one_must_have([member.path for member in members], [topic], keys)
     return print_answer(answer, as_json, _render, "no message matches; flintmq inspect shows the topics and times")
 
 
