@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from flintmq.cli.answers import SHOWN, members_of, place, print_answer, table_of, when
 from flintmq.cli.declare import Option
 from flintmq.cli.options import JsonOption, SetOption, StoresArgument, examples, limit_option
+from flintmq.cli.output import output
 from flintmq.cli.values import store_config
+from flintmq.errors import UsageError
+from flintmq.format.group_topics import dead_letter_topic
 
-EPILOG = examples("flintmq dead /var/rocketmq/store", "flintmq dead /var/rocketmq/store --group billing --retries")
+if TYPE_CHECKING:
+    from flintmq.config.keys import StoreConfig
+
+EPILOG = examples("flintmq dead /var/rocketmq/store", "flintmq dead /var/rocketmq/store --retries --json")
 GroupsOption = Annotated[list[str] | None, Option("--group G", "Only of this group. May be repeated.", text=True)]
 COLUMNS = {
     "group": lambda row: row.group,
@@ -28,7 +34,15 @@ def command(
     stores: StoresArgument,
     group: GroupsOption = None,
     retries: Annotated[bool, Option("--retries", "Retries, too, that the group can get again.")] = False,
-    limit: Annotated[int, limit_option("At most the N newest of each group and topic.")] = SHOWN,
+    limit: Annotated[
+        int | None, limit_option("At most the N newest of each group and topic; with --into the N oldest unsent.")
+    ] = None,
+    into: Annotated[
+        str | None, Option("--into DIR", "Send them again, into this store; no broker has it open.")
+    ] = None,
+    ledger: Annotated[
+        str | None, Option("--ledger FILE", "Where --into notes what it sent, so each is sent once.")
+    ] = None,
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -37,9 +51,34 @@ def command(
     `first` is where the message was before its group gave it back, or did not acknowledge it: topic, queue and offset,
     as far as that record is still there. The reason is what the properties and the group's settings tell. Damage that
     may hide some makes the exit code 1.
+
+    --into sends them to their first topics again, each once however often it is called and wherever it was killed, if
+    it gets the same --ledger: a file, made the first time. It needs --group, and one STORE.
     """
     from flintmq.forensics.answers.dead import dead
 
     config = store_config(settings)
+    if into is not None or ledger is not None:
+        return _send(stores, group, into, ledger, limit, config, as_json)
+    limit = SHOWN if limit is None else limit
     answer = dead(members_of(stores, config, as_json), config, groups=group, retries=retries, limit=limit)
     return print_answer(answer, as_json, table_of(COLUMNS), "no dead letters" + " and no retries" * retries)
+
+
+def _send(
+    stores: list[str], groups: list[str] | None, into: str | None, ledger: str | None, limit: int | None,
+    config: StoreConfig, as_json: bool,
+) -> int:  # fmt: skip
+    import flintmq
+    from flintmq.forensics.answers.send_dead import send_dead
+    from flintmq.forensics.topic_tail import must_have
+
+    if into is None or ledger is None or not groups or len(stores) > 1:
+        raise UsageError("to send dead letters again give --into, --ledger, --group, and one STORE")
+    flintmq.open_store(into, config=config).close()  # a misspelled path is no new store
+    with flintmq.open_store(stores[0], config=config) as view:
+        must_have(view, [dead_letter_topic(group) for group in groups])
+        with flintmq.MessageStore(into, config=config) as store:
+            found = send_dead(view, groups, store, ledger, limit)
+    output(as_json).result(found, lambda one: [f"sent {one.sent}, sent before {one.before}, left out {one.left_out}"])
+    return int(found.left_out > 0)

@@ -5,6 +5,7 @@ trace    joins the steps of each message: stored, delivered, retried, dead, pass
 halves   lists half messages of transactions, and how they ended
 timers   lists what waits: delay levels and timers
 dead     lists dead letters and retries
+send_dead  sends dead letters again, each once
 
 collect  finds the records of the messages that are asked for
 reading  reads whole queues, and outcomes of transactions

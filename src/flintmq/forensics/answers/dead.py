@@ -112,7 +112,7 @@ def _newest(view: StoreView, topic: str, limit: int, answer: Answer[DeadMessage]
 def _row(view: StoreView, record: StoredMessage, member: Member) -> DeadMessage:
     step = step_of(record)
     assert step is not None, "only outcomes are of no message"
-    first, (broker, store) = _first(view, step.origin), member_words(member)
+    first, (broker, store) = first_copy(view, step.origin), member_words(member)
     return DeadMessage(
         group=step.group,
         is_dead=step.kind is StepKind.DEAD,
@@ -134,7 +134,8 @@ def _row(view: StoreView, record: StoredMessage, member: Member) -> DeadMessage:
     )
 
 
-def _first(view: StoreView, origin: str) -> StoredMessage | None:
+def first_copy(view: StoreView, origin: str) -> StoredMessage | None:
+    """Return the record that an offset message id names; None if the store has it not."""
     try:
         return view.get_by_offset_msg_id(origin) if origin else None
     except (MessageNotFoundError, UsageError):
