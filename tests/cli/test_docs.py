@@ -223,6 +223,18 @@ def test_the_keys_of_explain(run: Run, golden) -> None:  # type: ignore[no-untyp
         assert list(row) == keys("`explain`")
 
 
+def test_the_keys_of_answers(run: Run, golden) -> None:  # type: ignore[no-untyped-def]
+    store = golden("config").path
+    for words in (["trace", "--key", "o51"], ["halves"], ["timers"], ["dead", "--retries"]):
+        rows = run(words[0], store, *words[1:], "--json").rows
+        assert rows and all(list(row) == keys(f"`{words[0]}`") for row in rows)
+    retried = next(row for row in run("trace", store, "--key", "o51", "--json").rows if row["retries"])
+    for key in retried["retries"][0]:
+        assert f"`{key}`" in JSON_PAGE.partition("## `trace`")[2].partition("| `retries` |")[2].partition("\n")[0]
+    for key in retried["groups"][0]:
+        assert f"`{key}`" in JSON_PAGE.partition("## `trace`")[2].partition("| `groups` |")[2].partition("\n")[0]
+
+
 def test_the_keys_of_retention(run: Run, golden) -> None:  # type: ignore[no-untyped-def]
     heading = "`retention explain`"
     [found] = run("retention", "explain", golden("config").path, "--used", 99, "--json").rows

@@ -53,7 +53,9 @@ def print_answer(
     if answer.is_cut:
         out.note(f"there are more; only {len(answer.rows)} shown: --limit N shows more")
     code = report_damage(out, answer.report)
-    if not answer.rows:
+    if code:
+        out.note("what seems to wait, to hang, or rolled back may have ended in what cannot be read; `flintmq verify`")
+    if not answer.rows and not answer.is_cut:
         out.note(f"{nothing}{', as far as the log can be read' if code else ''}")
     return code
 
@@ -73,7 +75,7 @@ def table_of(columns: dict[str, Callable[[Any], object]]) -> Callable[[list[Any]
 
 
 def cell(value: object) -> str:
-    return "-" if value in (None, "") else shorten_text(printable(str(value)), CHARS)
+    return "-" if value in (None, "", -1) else shorten_text(printable(str(value)), CHARS)
 
 
 def when(ms: int | None) -> str:

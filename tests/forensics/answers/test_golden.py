@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import struct
 from collections import defaultdict
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import pytest
 
 from flintmq.cluster.member import Member
 from flintmq.errors import UsageError
+from flintmq.forensics.answers import collect
 from flintmq.forensics.answers.answer import Answer
 from flintmq.forensics.answers.collect import Asked
 from flintmq.forensics.answers.dead import dead
@@ -199,6 +201,16 @@ def test_every_message_is_found_by_key_id_and_property(golden: Callable[[str], G
     assert {row.msg_id for row in of(store, property=("region", "r2")).rows} == held and held
 
 
+def test_the_index_answers_without_a_walk(golden: Callable[[str], Golden], monkeypatch: pytest.MonkeyPatch):
+    store = golden("config")
+    by_walk = {java["keys"]: of(store, topic="Trade", key=java["keys"]).rows for java in rows_of(store, "Trade")[:30]}
+    monkeypatch.setattr(collect, "FILE_BYTES", 0)
+    monkeypatch.setattr(collect, "LogWalk", None)  # whoever called it would fail
+    for key, rows in by_walk.items():
+        assert of(store, topic="Trade", key=key).rows == rows and rows
+    assert any(row.retries for rows in by_walk.values() for row in rows)
+
+
 @pytest.mark.parametrize("name", ["basic", "rolled", "lmq", "crash", "flags", "batch", "v540"])
 def test_plain_messages_are_one_row_each(golden: Callable[[str], Golden], name: str):
     """Where nothing waits and nothing is retried, rows are records."""
@@ -241,3 +253,35 @@ def test_an_answer_is_a_table(golden: Callable[[str], Golden]):
     assert [one["group"] for row in retried for one in row["retries"]] == ["TradeGroup"] * 2
     assert halves([Member(str(store.path), "")], config_of(store)).to_arrow().num_rows == 3
     assert "TradeGroup" in found._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("name", "topic"),
+    [("config", HALF), ("config", "RMQ_SYS_TRANS_OP_HALF_TOPIC"), ("delay", SCHEDULE), ("timer", TIMER)],
+)
+def test_queues_without_files_are_found_in_the_log(
+    golden: Callable[[str], Golden], tmp_path: Path, name: str, topic: str
+):
+    """As after the loss of a directory: what waits there waits still."""
+    store, root = golden(name), golden(name).copy(tmp_path)
+    shutil.rmtree(root / "consumequeue" / topic)
+    whole, copy = [Member(str(store.path), "")], [Member(str(root), "")]
+    config = config_of(store)
+    assert halves(copy, config).rows == halves(whole, config).rows
+    assert timers(copy, config).rows == timers(whole, config).rows
+    assert [row.state for row in trace(copy, Asked(topic="Tx"), config).rows] == [
+        row.state for row in trace(whole, Asked(topic="Tx"), config).rows
+    ]
+
+
+def test_a_lost_record_of_what_waits_is_said(golden: Callable[[str], Golden], tmp_path: Path):
+    store, root = golden("timer"), golden("timer").copy(tmp_path)
+    waiting = timers([Member(str(root), "")], config_of(store)).rows
+    java = next(row for row in store.rows if row["physical_offset"] == waiting[0].physical_offset)
+    file = root / "commitlog/00000000000000000000"
+    data = bytearray(file.read_bytes())
+    data[java["physical_offset"] + 90 : java["physical_offset"] + 120] = b"\xff" * 30
+    file.write_bytes(data)
+    found = timers([Member(str(root), "")], config_of(store))
+    assert len(found.rows) == len(waiting) - 1
+    assert found.report.damage_count and "1 messages that wait cannot be read" in found.notes[-1]

@@ -51,13 +51,17 @@ class Answer(Tabular, Generic[Row]):
         if text not in self.notes:
             self.notes.append(text)
 
+    def lost(self, text: str) -> None:
+        """Note damage that hides rows."""
+        self.report.damage_count += 1
+        self.note(text)
+
     def note_end(self, view: StoreView) -> None:
         """Note that the end of a log is missing or damaged, as rows may be."""
         try:
             view.check_end()
         except CorruptStoreError as error:
-            self.report.damage_count += 1
-            self.note(f"{error.file}, position {error.position}: {error.reason}; run `flintmq verify`")
+            self.lost(f"{error.file}, position {error.position}: {error.reason}; run `flintmq verify`")
 
 
 def opened(members: Sequence[Member], config: StoreConfig, stack: ExitStack) -> list[StoreView]:

@@ -30,7 +30,8 @@ from flintmq.store.read.log_map import records_with
 from flintmq.store.view import StoreView
 
 STEPS_KEPT: Final = 1000  # of one message
-SEARCHED_MAX: Final = 256 << 20  # bytes that searches through the index may read beside it
+SEARCHED_MAX: Final = 1 << 30  # bytes that a walk reads in the time of the searches through an index, at most
+FILE_BYTES: Final = 1 << 20  # that it reads in the time of a look into one index file
 WAITING_TOPICS: Final = (SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, GIVEN_UP_TOPIC)
 RECALLS: Final = properties.TIMER_DEL_UNIQKEY.encode()
 _OF_FIRST = (StepKind.STORED, StepKind.WAITS, StepKind.HALF)
@@ -86,6 +87,10 @@ class Collected:
     place_id: str | None = None
     _other_ids: dict[str, str] = field(default_factory=dict)  # offset message id -> message, without the sender's id
 
+    def is_beyond(self, record: StoredMessage) -> bool:
+        """Return whether a record is of none of the messages that were found before there were too many."""
+        return record.msg_id is not None and record.msg_id not in self.steps and RECALLS not in record.raw
+
     def add(self, store: int, step: Step) -> None:
         asked, message = self.asked, self._other_ids.get(step.message, step.message)
         known = self.steps.get(message)
@@ -119,6 +124,8 @@ def collect(views: Sequence[StoreView], asked: Asked, answer: Answer[object]) ->
             if (step := step_of(record, view.config.delay_ms)) is not None:
                 found.add(number, step)
         for record in _candidates(view, asked, ids, answer.report):
+            if answer.is_cut and found.is_beyond(record):
+                continue
             step = step_of(record, view.config.delay_ms)
             if step is not None and record.physical_offset not in seen and _matches(record, step, asked, ids):
                 found.add(number, step)
@@ -195,14 +202,17 @@ def _candidates(view: StoreView, asked: Asked, ids: set[str], report: Report) ->
 def _indexed_topics(view: StoreView, topic: str, key: str) -> list[str]:
     """Return the topics that may hold records of a topic's messages, or none if a pass over the log costs less."""
     topics = [topic, *WAITING_TOPICS, *(name for name in view.topics() if name.startswith(OF_GROUPS))]
-    log_bytes = view.max_physical_offset - view.min_physical_offset
-    return topics if searched_bytes(view, topic, key, len(topics)) <= min(SEARCHED_MAX, log_bytes) else []
+    most = min((view.max_physical_offset - view.min_physical_offset) // 2, SEARCHED_MAX)
+    return topics if searched_bytes(view, topic, key, len(topics)) <= most else []
 
 
 def searched_bytes(view: StoreView, topic: str, key: str, searches: int) -> int:
-    """Return the bytes of the log that so many searches by key read, because no index covers them."""
+    """Return the bytes of a log that a walk reads in the time of so many searches by key.
+
+    Each walks through what no index covers.
+    """
     spans = KeyQuery(view._now.snapshot, topic, key, None, None, 1)._spans()
-    return searches * sum(span.end - span.begin for span in spans if span.file is None)
+    return searches * sum(span.end - span.begin if span.file is None else FILE_BYTES for span in spans)
 
 
 def _bytes_of(asked: Asked, ids: set[str]) -> re.Pattern[bytes]:

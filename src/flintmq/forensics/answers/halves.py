@@ -109,6 +109,8 @@ def _unended(view: StoreView, answer: Answer[HalfMessage]) -> Iterator[tuple[str
     broker = view.broker
     for problem in broker.problems_of(config_reader.OFFSETS, config_reader.LMQ_OFFSETS):
         answer.note(f"{problem.text}: half messages that ended long ago may seem open")
+    view.read_log_of(HALF_TOPIC)
+    view.read_log_of(GIVEN_UP_TOPIC)
     low, high = view.bounds(HALF_TOPIC, 0)
     begin = max(low, broker.consumer_offsets.get((HALF_TOPIC, HALF_GROUP), {}).get(0, 0))
     answer.count("records", high - low)

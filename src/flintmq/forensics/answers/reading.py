@@ -16,7 +16,11 @@ AT_ONCE = 1000
 def queue_messages(
     view: StoreView, topic: str, queue_id: int, begin: int | None, report: Report, end: int | None = None
 ) -> Iterator[StoredMessage]:
-    """Yield the messages of a queue from an offset on, or from its first one, up to another or its end."""
+    """Yield the messages of a queue from an offset on, or from its first one, up to another or its end.
+
+    A queue without files is found in the log.
+    """
+    view.read_log_of(topic)
     at, last = view.bounds(topic, queue_id)
     at, end = at if begin is None else max(at, begin), last if end is None else min(last, end)
     while at < end and (batch := view.read(topic, queue_id, at, min(AT_ONCE, end - at), report=report)):

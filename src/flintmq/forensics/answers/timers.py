@@ -88,8 +88,12 @@ def timers(
         for member, view in zip(members, opened(members, config, stack), strict=True):
             words = member_words(member)
             found = heapq.merge(_delayed(view, limit, answer), _timed(view, limit, answer), key=_moment)
-            steps = (_read(view, one) for one in islice(found, limit))
+            steps = [_read(view, one) for one in islice(found, limit)]
             answer.rows += [_row(step, words) for step in steps if step is not None]
+            if None in steps:
+                answer.lost(
+                    f"{member.path}: {steps.count(None)} messages that wait cannot be read; run `flintmq verify`"
+                )
             answer.note_end(view)
     answer.rows.sort(key=lambda row: (row.due_ms is None, row.due_ms or 0))
     answer.is_cut = len(answer.rows) < sum(answer.counts.values())
@@ -115,6 +119,7 @@ def _delayed(view: StoreView, limit: int | None, answer: Answer[WaitingMessage])
     for problem in broker.problems_of(config_reader.DELAYS):
         answer.note(f"{problem.text}: messages that were delivered long ago may seem to wait")
     found = []
+    view.read_log_of(SCHEDULE_TOPIC)
     for queue in view.queues(SCHEDULE_TOPIC):
         begin = max(queue.min_offset, broker.delay_offsets.get(queue.queue_id + 1, 0))
         answer.count(DELAY, max(queue.max_offset - begin, 0))
@@ -132,6 +137,7 @@ def _timed(view: StoreView, limit: int | None, answer: Answer[WaitingMessage]) -
     snapshot = view._now.snapshot
     if TIMERS_IN_ROCKSDB in in_rocksdb(snapshot.root, snapshot.effects):
         answer.note(f"{TIMERS_IN_ROCKSDB}/: timers may be in RocksDB, which FlintMQ does not read")
+    view.read_log_of(TIMER_TOPIC)
     low, high = view.bounds(TIMER_TOPIC, 0)
     if low == high:
         return []
