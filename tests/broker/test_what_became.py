@@ -12,7 +12,7 @@ import pytest
 from flintmq.broker.testing import BrokerControl
 from flintmq.cluster.member import Member
 from flintmq.config.keys import StoreConfig
-from flintmq.forensics.answers.collect import Asked
+from flintmq.forensics.answers.collect import TraceAsked
 from flintmq.forensics.answers.dead import dead
 from flintmq.forensics.answers.halves import halves
 from flintmq.forensics.answers.timers import timers
@@ -187,20 +187,20 @@ def test_no_row_disagrees_with_the_ledger(broker: BrokerControl, client: Line, t
     path = tmp_path / "store"
     time.sleep(0.5)  # offsets are written each 100 ms
     member = [Member(str(path), "")]
-    live = trace(member, Asked(topic="T"), CONFIG)
+    live = trace(member, TraceAsked(topic="T"), CONFIG)
     assert disagreements(live.rows, ledger) == [] and live.report.damage_count == 0
     broker.stop()
-    by_topic, by_key = trace(member, Asked(topic="T"), CONFIG), trace(member, Asked(key="all"), CONFIG)
+    by_topic, by_key = trace(member, TraceAsked(topic="T"), CONFIG), trace(member, TraceAsked(key="all"), CONFIG)
     assert disagreements(by_topic.rows, ledger) == [] and by_topic.notes == []
-    assert by_key.rows == by_topic.rows == trace(member, Asked(topic="T", key="all"), CONFIG).rows
+    assert by_key.rows == by_topic.rows == trace(member, TraceAsked(topic="T", key="all"), CONFIG).rows
     for number in range(0, MESSAGES, 97):
         [row] = [row for row in by_topic.rows if row.msg_id == id_of(number)]
         assert (
-            trace(member, Asked(key=f"k{number}"), CONFIG).rows
-            == trace(member, Asked(id=id_of(number)), CONFIG).rows
+            trace(member, TraceAsked(key=f"k{number}"), CONFIG).rows
+            == trace(member, TraceAsked(id=id_of(number)), CONFIG).rows
             == [row]
         )
-        assert trace(member, Asked(key=f"k{number}", topic="T"), CONFIG).rows == [row], "by the index"
+        assert trace(member, TraceAsked(key=f"k{number}", topic="T"), CONFIG).rows == [row], "by the index"
     _others_agree(member, ledger)
 
 

@@ -160,7 +160,7 @@ def plan_of(
 
 
 def file_fates(snapshot: Snapshot) -> list[FileFate]:
-    """Return the fate of each log file of a store on a local disk, oldest first, as `plan_of` has it."""
+    """Return the fate of each log file of a store on a local disk, as `plan_of` has it."""
     effects = snapshot.effects
     rules, at = RetentionRules.of(snapshot.config), effects.now_ms()
     return list(_fates(snapshot, rules, rules.verdict(_disk_used(snapshot), at), at, effects))

@@ -88,7 +88,16 @@ def test_dead_letters_go_into_another_store_once(run: Run, tmp_path: Path):
         first = store.get_at(store.put(Message("T", b"x", keys="k", queue_id=1)).physical_offset)
         store.put(sent_back(first, "G", level=-1))
     MessageStore(tmp_path / "into").close()
-    words = ["dead", tmp_path / "from", "--group", "G", "--into", tmp_path / "into", "--ledger", tmp_path / "ledger"]
+    words = [
+        "dead",
+        tmp_path / "from",
+        "--group",
+        "G",
+        "--send-into",
+        tmp_path / "into",
+        "--ledger",
+        tmp_path / "ledger",
+    ]
     assert run(*words).out == "sent 1, sent before 0, left out 0\n"
     assert run(*words).out == "sent 0, sent before 1, left out 0\n"
     [row] = run("scan", tmp_path / "into", "--json").rows

@@ -15,7 +15,7 @@ from flintmq.cluster.member import Member
 from flintmq.errors import UsageError
 from flintmq.forensics.answers import collect
 from flintmq.forensics.answers.answer import Answer
-from flintmq.forensics.answers.collect import Asked
+from flintmq.forensics.answers.collect import TraceAsked
 from flintmq.forensics.answers.dead import dead
 from flintmq.forensics.answers.halves import halves
 from flintmq.forensics.answers.timers import timers
@@ -31,7 +31,7 @@ NO_OUTCOMES = {**ENDS, "ROLLBACK_MESSAGE": "hanging"}
 
 
 def of(store: Golden, root: Path | None = None, **asked: Any) -> Answer[Trace]:
-    return trace([Member(str(root or store.path), "")], Asked(**asked), config_of(store))
+    return trace([Member(str(root or store.path), "")], TraceAsked(**asked), config_of(store))
 
 
 def rows_of(store: Golden, topic: str) -> list[dict[str, Any]]:
@@ -269,8 +269,8 @@ def test_queues_without_files_are_found_in_the_log(
     config = config_of(store)
     assert halves(copy, config).rows == halves(whole, config).rows
     assert timers(copy, config).rows == timers(whole, config).rows
-    assert [row.state for row in trace(copy, Asked(topic="Tx"), config).rows] == [
-        row.state for row in trace(whole, Asked(topic="Tx"), config).rows
+    assert [row.state for row in trace(copy, TraceAsked(topic="Tx"), config).rows] == [
+        row.state for row in trace(whole, TraceAsked(topic="Tx"), config).rows
     ]
 
 

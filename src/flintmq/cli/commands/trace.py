@@ -53,7 +53,7 @@ def command(
     consumers can get it; a group with an offset after it has passed it, and may have given it back or filtered it out.
     Offsets are those on disk: a broker writes them every 5 s. Damage that may hide rows makes the exit code 1.
     """
-    from flintmq.forensics.answers.collect import Asked
+    from flintmq.forensics.answers.collect import TraceAsked
     from flintmq.forensics.answers.trace import trace
     from flintmq.forensics.topic_tail import one_must_have
 
@@ -66,7 +66,7 @@ def command(
     first, end = time_range(since, until)
     keys = store_config(settings, config)
     members = members_of(stores, keys, as_json)
-    answer = trace(members, Asked(key, id, pair, topic, first, end, limit), keys)
+    answer = trace(members, TraceAsked(key, id, pair, topic, first, end, limit), keys)
     if topic and not answer.rows and not answer.report.damage_count:
         one_must_have([member.path for member in members], [topic], keys)
     return print_answer(answer, as_json, _render, "no message matches; flintmq inspect shows the topics and times")

@@ -1,4 +1,6 @@
-"""Answers about single messages that no tool of RocketMQ has: of any store, also one whose broker is gone.
+"""Answers about single messages that no tool of RocketMQ has.
+
+Of any store, also one whose broker is gone.
 
 steps    tells of one record which message it is of, and what happened to that
 trace    joins the steps of each message: stored, delivered, retried, dead, passed by groups, deleted when

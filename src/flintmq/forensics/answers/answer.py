@@ -69,5 +69,5 @@ def opened(members: Sequence[Member], config: StoreConfig, stack: ExitStack) -> 
 
 
 def member_words(member: Member) -> tuple[str, str]:
-    """Return the broker's name and the path of one store among several; empty texts of an only one."""
+    """Return the broker's name and the path of a store; two empty texts of an only one."""
     return (member.broker, member.path) if member.broker else ("", "")

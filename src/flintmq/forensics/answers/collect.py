@@ -1,4 +1,6 @@
-"""Finds all records of the messages that are asked for: one pass over each log, or by the index.
+"""Finds all records of the messages that are asked for.
+
+By one pass over each log, or by the index.
 
 A key, an id and a property stay with a message through all its records. So the records that hold the text are found by
 its bytes, and only those are decoded. With a topic and a key the index answers, if it covers the log.
@@ -14,7 +16,7 @@ from typing import Final, NamedTuple
 from flintmq.errors import MessageNotFoundError, UsageError
 from flintmq.forensics.answers.answer import Answer
 from flintmq.forensics.answers.reading import queue_messages
-from flintmq.forensics.answers.steps import Step, StepKind, step_of
+from flintmq.forensics.answers.steps import MessageStep, StepKind, step_of
 from flintmq.format import properties
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
 from flintmq.format.group_topics import GIVEN_UP_TOPIC, HALF_TOPIC, OF_GROUPS, is_system_topic
@@ -39,11 +41,11 @@ _OF_FIRST = (StepKind.STORED, StepKind.WAITS, StepKind.HALF)
 
 class PlacedStep(NamedTuple):
     store: int  # number of the store
-    step: Step
+    step: MessageStep
 
 
 @dataclass(frozen=True)
-class Asked:
+class TraceAsked:
     """The messages that are asked for: those that match every given part.
 
     Attributes:
@@ -66,7 +68,7 @@ class Asked:
     def check(self) -> None:
         """Raise UsageError if nothing is asked for, or what no message can have."""
         if not (self.key or self.id or self.topic or (self.property and all(self.property))):
-            raise UsageError("say which messages: --key, --id, --property NAME=VALUE, or --topic")
+            raise UsageError("which messages? give --key, --id, --property NAME=VALUE, or --topic")
         if self.topic and (self.topic.startswith(OF_GROUPS) or is_system_topic(self.topic)):
             raise UsageError(
                 f"{self.topic[:100]!a} is no topic that messages are sent to; name the one that consumers ask for, or "
@@ -81,17 +83,17 @@ class Collected:
     `place_id`: the offset message id that was asked for; other messages may have the sender's id of its message.
     """
 
-    asked: Asked
+    asked: TraceAsked
     answer: Answer[object]
     steps: dict[str, list[PlacedStep]] = field(default_factory=dict)
     place_id: str | None = None
     _other_ids: dict[str, str] = field(default_factory=dict)  # offset message id -> message, without the sender's id
 
     def is_beyond(self, record: StoredMessage) -> bool:
-        """Return whether a record is of none of the messages that were found before there were too many."""
+        """Return whether a record is of none of the messages that are kept."""
         return record.msg_id is not None and record.msg_id not in self.steps and RECALLS not in record.raw
 
-    def add(self, store: int, step: Step) -> None:
+    def add(self, store: int, step: MessageStep) -> None:
         asked, message = self.asked, self._other_ids.get(step.message, step.message)
         known = self.steps.get(message)
         if known is None:
@@ -110,7 +112,7 @@ class Collected:
             self._other_ids[step.offset_msg_id] = message
 
 
-def collect(views: Sequence[StoreView], asked: Asked, answer: Answer[object]) -> Collected:
+def collect(views: Sequence[StoreView], asked: TraceAsked, answer: Answer[object]) -> Collected:
     """Find the steps of the messages that are asked for."""
     asked.check()
     found, ids, firsts = Collected(asked, answer), set[str](), list[tuple[int, StoredMessage]]()
@@ -136,11 +138,11 @@ def collect(views: Sequence[StoreView], asked: Asked, answer: Answer[object]) ->
 
 
 def _add_recalls(number: int, view: StoreView, found: Collected, report: Report) -> None:
-    """Add what recalls messages that wait for a timer: it names the sender's id, and has no key or property of theirs.
+    """Add the recalls of messages that wait for a timer.
 
-    Of a few messages by the index, else from the timer's queue.
+    A recall names the sender's id, and has no key or property of the message. Of a few messages by the index, else from the timer's queue.
     """
-    waiting: dict[str, Step] = {}
+    waiting: dict[str, MessageStep] = {}
     for message, steps in found.steps.items():
         kinds = {one.step.kind for one in steps}
         if steps[-1].store == number and steps[-1].step.stored_topic == TIMER_TOPIC and StepKind.RECALL not in kinds:
@@ -167,7 +169,7 @@ def _by_place(views: Sequence[StoreView], text: str) -> Iterator[tuple[int, Stor
             continue  # an id of another kind, or of another broker
 
 
-def _matches(record: StoredMessage, step: Step, asked: Asked, ids: set[str]) -> bool:
+def _matches(record: StoredMessage, step: MessageStep, asked: TraceAsked, ids: set[str]) -> bool:
     pairs = record.properties
     if asked.topic and asked.topic != step.topic:
         return False
@@ -179,7 +181,7 @@ def _matches(record: StoredMessage, step: Step, asked: Asked, ids: set[str]) -> 
     return not ids or not ids.isdisjoint(of_it)
 
 
-def _candidates(view: StoreView, asked: Asked, ids: set[str], report: Report) -> Iterator[StoredMessage]:
+def _candidates(view: StoreView, asked: TraceAsked, ids: set[str], report: Report) -> Iterator[StoredMessage]:
     """Yield all records that may match, in the order of the log."""
     snapshot = view._now.snapshot
     if asked.key and asked.topic and (topics := _indexed_topics(view, asked.topic, asked.key)):
@@ -200,7 +202,10 @@ def _candidates(view: StoreView, asked: Asked, ids: set[str], report: Report) ->
 
 
 def _indexed_topics(view: StoreView, topic: str, key: str) -> list[str]:
-    """Return the topics that may hold records of a topic's messages, or none if a pass over the log costs less."""
+    """Return the topics that may hold records of a topic's messages.
+
+    None of them if a pass over the log costs less.
+    """
     topics = [topic, *WAITING_TOPICS, *(name for name in view.topics() if name.startswith(OF_GROUPS))]
     most = min((view.max_physical_offset - view.min_physical_offset) // 2, SEARCHED_MAX)
     return topics if searched_bytes(view, topic, key, len(topics)) <= most else []
@@ -215,7 +220,7 @@ def searched_bytes(view: StoreView, topic: str, key: str, searches: int) -> int:
     return searches * sum(span.end - span.begin if span.file is None else FILE_BYTES for span in spans)
 
 
-def _bytes_of(asked: Asked, ids: set[str]) -> re.Pattern[bytes]:
+def _bytes_of(asked: TraceAsked, ids: set[str]) -> re.Pattern[bytes]:
     """Return the bytes that each record holds that matches; nothing where they may not be UTF-8."""
     texts = sorted(ids) if ids else [asked.key or (asked.property or ("", ""))[1] or asked.topic or ""]
     if any("\ufffd" in text for text in texts):

@@ -11,7 +11,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.config.text import short
 from flintmq.errors import MessageNotFoundError, UsageError
 from flintmq.forensics.answers.answer import Answer, member_words, opened
-from flintmq.forensics.answers.steps import Step, StepKind, step_of
+from flintmq.forensics.answers.steps import MessageStep, StepKind, step_of
 from flintmq.forensics.topic_tail import TopicTail
 from flintmq.format import config_json
 from flintmq.format.group_topics import DEAD, RETRY
@@ -142,7 +142,7 @@ def first_copy(view: StoreView, origin: str) -> StoredMessage | None:
         return None  # expired, another broker's, or a text that is no id
 
 
-def _reason(view: StoreView, step: Step) -> str:
+def _reason(view: StoreView, step: MessageStep) -> str:
     """Return why a message is a retry or a dead letter, as far as it is stored."""
     how = "popped and not acknowledged" if step.popped else "given back"
     if step.kind is not StepKind.DEAD:

@@ -1,4 +1,4 @@
-"""Lists half messages of transactions: those that have not ended, and on request how the others ended.
+"""Lists transactions that have not ended, and on request how the others ended.
 
 Open ones are read through the queue of half messages and the outcomes, so nothing is kept of the others but a byte.
 How the others ended is asked of the log, as `trace` does: a commit is a record of its own, a rollback only an outcome.
@@ -15,7 +15,7 @@ from typing import Final
 from flintmq.cluster.member import Member
 from flintmq.config.keys import StoreConfig
 from flintmq.forensics.answers.answer import Answer, member_words, opened
-from flintmq.forensics.answers.collect import SEARCHED_MAX, Asked, searched_bytes
+from flintmq.forensics.answers.collect import SEARCHED_MAX, TraceAsked, searched_bytes
 from flintmq.forensics.answers.reading import outcomes, queue_messages
 from flintmq.forensics.answers.steps import TRANSACTION
 from flintmq.forensics.answers.trace import COMMITTED, GIVEN_UP, HANGING, PREPARED, trace
@@ -65,7 +65,7 @@ class HalfMessage:
 def halves(
     members: Sequence[Member], config: StoreConfig | None = None, *, ended: bool = False, limit: int | None = None
 ) -> Answer[HalfMessage]:
-    """Return the transactions that are open or were given up, oldest first; with `ended` all of them.
+    """Return the transactions that are open or were given up, oldest first.
 
     Counts: `records` of half messages, `open` transactions, `given up`.
 
@@ -90,7 +90,7 @@ def halves(
                     answer.is_cut = True
             answer.note_end(view)
     if ended:
-        found = trace(members, Asked(property=(properties.TRAN_MSG, "true"), limit=limit), config)
+        found = trace(members, TraceAsked(property=(properties.TRAN_MSG, "true"), limit=limit), config)
         answer.is_cut, answer.notes, answer.report = found.is_cut, found.notes, found.report
         answer.rows = [
             HalfMessage(
@@ -150,7 +150,10 @@ def _row(member: Member, view: StoreView, half: StoredMessage, state: str, answe
 
 
 def _committed(view: StoreView, half: StoredMessage, topic: str, answer: Answer[HalfMessage]) -> StoredMessage | None:
-    """Return the message that was committed from a half message without an outcome: a kill came between the two."""
+    """Return the message that was committed from a half message without an outcome.
+
+    A kill came between the two.
+    """
     key = half.msg_id
     if not topic or not key or searched_bytes(view, topic, key, SEARCHES) > SEARCHED_MAX:
         answer.note("the index does not cover the log: whether some of these were committed is not known; see --all")

@@ -16,7 +16,7 @@ AT_ONCE = 1000
 def queue_messages(
     view: StoreView, topic: str, queue_id: int, begin: int | None, report: Report, end: int | None = None
 ) -> Iterator[StoredMessage]:
-    """Yield the messages of a queue from an offset on, or from its first one, up to another or its end.
+    """Yield the messages of a queue, from an offset on and up to another, if they are given.
 
     A queue without files is found in the log.
     """
@@ -29,7 +29,7 @@ def queue_messages(
 
 
 def outcomes(view: StoreView, since_ms: int | None, report: Report) -> Iterator[tuple[int, list[int]]]:
-    """Yield of each outcome its store time in ms, and the queue offsets of the half messages that it names.
+    """Yield of each outcome its store time in ms, and the queue offsets that it names.
 
     `since_ms`: only of those that were stored at this time or later; None: of all.
     """

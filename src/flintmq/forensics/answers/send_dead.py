@@ -47,7 +47,10 @@ _NEVER: Final = (PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_S
 
 @dataclass
 class SentAgain:
-    """Numbers of dead letters: sent now, sent before, and left out because they name no topic or no put takes them."""
+    """Counts dead letters.
+
+    `left_out`: they name no topic, or no put takes them.
+    """
 
     sent: int = 0
     before: int = 0
@@ -99,7 +102,10 @@ class _Ledger:
 
 
 def _rows(path: str) -> list[dict[str, Any]]:
-    """Return the lines of a ledger; the last one may be cut off, by a kill, and is cut from the file then."""
+    """Return the lines of a ledger.
+
+    The last one may be cut off, by a kill; it is cut from the file then.
+    """
     if not os.path.exists(path):
         return []
     with open(path, "r+b") as file:
@@ -120,14 +126,20 @@ def _rows(path: str) -> list[dict[str, Any]]:
 
 
 def send_dead(
-    view: StoreView, groups: Sequence[str], into: MessageStore, ledger: str, limit: int | None = None
+    view: StoreView,
+    groups: Sequence[str],
+    into: MessageStore,
+    ledger: str,
+    limit: int | None = None,
+    report: Report | None = None,
 ) -> SentAgain:
-    """Put the dead letters of groups into a store, to their first topics and queues, the oldest first.
+    """Put the dead letters of groups into a store, the oldest first.
 
-    They keep body, keys, tags, the sender's id, time and host, and lose what made them retries.
+    They go to their first topics and queues. They keep body, keys, tags, the sender's id, time and host, and lose what made them retries.
 
     Args:
         limit: at most so many are sent; None: all.
+        report: receives the places of dead letters that cannot be read.
 
     Raises:
         UsageError: the ledger is of another store, or no ledger.
@@ -137,10 +149,10 @@ def send_dead(
 
     Durability: on return. After a kill the same call with the same ledger goes on.
     """
-    found, known = SentAgain(), _Ledger(ledger, into)
+    found, known, report = SentAgain(), _Ledger(ledger, into), Report() if report is None else report
     letters = (
         letter for group in groups for queue in view.queues(dead_letter_topic(group))
-        for letter in queue_messages(view, queue.topic, queue.queue_id, None, Report())
+        for letter in queue_messages(view, queue.topic, queue.queue_id, None, report)
     )  # fmt: skip
     wanted = islice(_unsent(view, letters, known, found), limit)
     while batch := list(islice(wanted, AT_ONCE)):

@@ -40,7 +40,7 @@ class StepKind(Enum):
     DEAD = "dead"
 
 
-class Step(NamedTuple):
+class MessageStep(NamedTuple):
     """One record, as a step in the life of a message.
 
     Attributes:
@@ -79,8 +79,8 @@ class Step(NamedTuple):
     offset_msg_id: str
 
 
-def step_of(record: StoredMessage, delays_ms: tuple[int, ...] = ()) -> Step | None:
-    """Return the step that a record is; None: it ends half messages, and is of no message itself.
+def step_of(record: StoredMessage, delays_ms: tuple[int, ...] = ()) -> MessageStep | None:
+    """Return the step that a record is; None of an outcome, which is of no message itself.
 
     `delays_ms`: of each delay level, level 1 first.
     """
@@ -113,7 +113,7 @@ def step_of(record: StoredMessage, delays_ms: tuple[int, ...] = ()) -> Step | No
         kind, queue_id = StepKind.DEAD if place.startswith(DEAD) else retry, -1
     origin = pairs.get(properties.ORIGIN_MESSAGE_ID, "").strip() if group else ""
     messages = places(record)[0].messages if properties.INNER_NUM in pairs else 1
-    return Step(
+    return MessageStep(
         kind, _message(record, pairs, kind, source, origin), own, queue_id, source, is_again, due, times, group, origin,
         popped, topic, record.queue_id, record.queue_offset, messages, record.physical_offset, record.store_timestamp,
         record.born_timestamp, record.keys, record.msg_id, record.offset_msg_id,

@@ -19,7 +19,7 @@ from flintmq.cluster.member import Member
 from flintmq.config.keys import StoreConfig
 from flintmq.forensics.answers.answer import Answer, member_words, opened
 from flintmq.forensics.answers.reading import queue_messages
-from flintmq.forensics.answers.steps import DELAY, TIMER, Step, step_of
+from flintmq.forensics.answers.steps import DELAY, TIMER, MessageStep, step_of
 from flintmq.format import properties
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
 from flintmq.format.text import java_int
@@ -61,7 +61,7 @@ class WaitingMessage:
     store: str
 
 
-class _Waiting(NamedTuple):
+class _WaitingRecord(NamedTuple):
     """A record that waits, ordered by its time."""
 
     due_ms: int
@@ -100,7 +100,7 @@ def timers(
     return answer
 
 
-def _row(step: Step, words: tuple[str, str]) -> WaitingMessage:
+def _row(step: MessageStep, words: tuple[str, str]) -> WaitingMessage:
     level = step.stored_queue + 1 if step.source == DELAY else None
     return WaitingMessage(
         step.source or "", step.due_ms, level, step.topic, step.queue_id, step.group, step.keys, step.msg_id,
@@ -108,12 +108,12 @@ def _row(step: Step, words: tuple[str, str]) -> WaitingMessage:
     )  # fmt: skip
 
 
-def _read(view: StoreView, one: _Waiting) -> Step | None:
+def _read(view: StoreView, one: _WaitingRecord) -> MessageStep | None:
     record = _record(view, one)
     return None if record is None else step_of(record, view.config.delay_ms)
 
 
-def _delayed(view: StoreView, limit: int | None, answer: Answer[WaitingMessage]) -> list[_Waiting]:
+def _delayed(view: StoreView, limit: int | None, answer: Answer[WaitingMessage]) -> list[_WaitingRecord]:
     """Return what waits in delay levels; of each level the first, which are due first."""
     broker, delays = view.broker, view.config.delay_ms
     for problem in broker.problems_of(config_reader.DELAYS):
@@ -126,13 +126,13 @@ def _delayed(view: StoreView, limit: int | None, answer: Answer[WaitingMessage])
         level_ms = delays[queue.queue_id] if queue.queue_id < len(delays) else 1 << 62  # nobody delivers it
         records = queue_messages(view, SCHEDULE_TOPIC, queue.queue_id, begin, answer.report)
         found += [
-            _Waiting(record.store_timestamp + level_ms, record.physical_offset, record)
+            _WaitingRecord(record.store_timestamp + level_ms, record.physical_offset, record)
             for record in islice(records, limit)
         ]
     return sorted(found, key=_moment)
 
 
-def _timed(view: StoreView, limit: int | None, answer: Answer[WaitingMessage]) -> list[_Waiting]:
+def _timed(view: StoreView, limit: int | None, answer: Answer[WaitingMessage]) -> list[_WaitingRecord]:
     """Return what waits for timers, the first that are due."""
     snapshot = view._now.snapshot
     if TIMERS_IN_ROCKSDB in in_rocksdb(snapshot.root, snapshot.effects):
@@ -153,8 +153,8 @@ def _timed(view: StoreView, limit: int | None, answer: Answer[WaitingMessage]) -
 
 def _in_timers(
     view: StoreView, marks: list[StoredMessage | None], answer: Answer[WaitingMessage]
-) -> Iterator[_Waiting]:
-    """Yield what waits for timers; recalls are added to `marks`, and count against what they recall."""
+) -> Iterator[_WaitingRecord]:
+    """Yield what waits for timers; recalls are added to `marks`."""
     snapshot = view._now.snapshot
     check = timer_files.read_check(snapshot.root, snapshot.effects)
     files = timer_files.log_files(snapshot.root, snapshot.effects)
@@ -171,7 +171,7 @@ def _in_timers(
             _mark(marks, snapshot.record(unit.physical_offset), answer)
         else:
             answer.count(TIMER, 1)
-            yield _Waiting(unit.slot_time, unit.physical_offset, None)
+            yield _WaitingRecord(unit.slot_time, unit.physical_offset, None)
     for record in chain([] if first is None else [first], without):
         if record.physical_offset in known:
             continue
@@ -179,7 +179,7 @@ def _in_timers(
             _mark(marks, record, answer)
         else:
             answer.count(TIMER, 1)
-            yield _Waiting(_due(record), record.physical_offset, record)
+            yield _WaitingRecord(_due(record), record.physical_offset, record)
 
 
 def _mark(marks: list[StoredMessage | None], record: StoredMessage | None, answer: Answer[WaitingMessage]) -> None:
@@ -190,7 +190,7 @@ def _mark(marks: list[StoredMessage | None], record: StoredMessage | None, answe
         answer.note(f"more than {RECALLS_MAX} messages were recalled; some of those that are shown may be among them")
 
 
-def _moment(one: _Waiting) -> tuple[int, int]:
+def _moment(one: _WaitingRecord) -> tuple[int, int]:
     return one[:2]
 
 
@@ -198,12 +198,15 @@ def _due(record: StoredMessage) -> int:
     return java_int(record.properties.get(properties.TIMER_OUT_MS, ""), 64) or 0
 
 
-def _record(view: StoreView, one: _Waiting) -> StoredMessage | None:
+def _record(view: StoreView, one: _WaitingRecord) -> StoredMessage | None:
     return one.record or view._now.snapshot.record(one.physical_offset)
 
 
 def _is_recalled(record: StoredMessage | None, recalled: set[tuple[int, str | None]]) -> bool:
-    """Return whether a message was recalled: 5.3.3 names topic and id, later versions the id alone."""
+    """Return whether a message was recalled.
+
+    5.3.3 names topic and id, later versions the id alone.
+    """
     if record is None:
         return False
     due, key = _due(record), record.msg_id

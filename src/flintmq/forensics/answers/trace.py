@@ -16,9 +16,9 @@ from itertools import zip_longest
 from flintmq.cluster.member import Member
 from flintmq.config.keys import StoreConfig
 from flintmq.forensics.answers.answer import Answer, member_words, opened
-from flintmq.forensics.answers.collect import Asked, Collected, PlacedStep, collect
+from flintmq.forensics.answers.collect import Collected, PlacedStep, TraceAsked, collect
 from flintmq.forensics.answers.reading import outcomes
-from flintmq.forensics.answers.steps import TIMER, TRANSACTION, Step, StepKind
+from flintmq.forensics.answers.steps import TIMER, TRANSACTION, MessageStep, StepKind
 from flintmq.forensics.retention_plan import FileFate, file_fates, groups_of
 from flintmq.store.commitlog.report import Report
 from flintmq.store.layout import config_reader
@@ -32,7 +32,10 @@ PREPARED, HANGING, COMMITTED, ROLLED_BACK, GIVEN_UP = "prepared", "hanging", "co
 
 @dataclass
 class Retry:
-    """One retry of a group. A popped message that was not acknowledged waits for nothing: it has no `waits_ms`."""
+    """One retry of a group.
+
+    A popped message that was not acknowledged waits for nothing: it has no `waits_ms`.
+    """
 
     group: str
     times: int  # 1 for the first retry
@@ -64,7 +67,7 @@ class GroupPlace:
 
 @dataclass(frozen=True)
 class Trace:
-    """What became of one message.
+    """Tells the life of one message.
 
     Attributes:
         topic, queue_id: where consumers get it; empty and -1 if no record says it.
@@ -132,7 +135,7 @@ class _Life:
         return self.stored or self.given_up or [*self.after, *self.waits][-1]
 
 
-def trace(members: Sequence[Member], asked: Asked, config: StoreConfig | None = None) -> Answer[Trace]:
+def trace(members: Sequence[Member], asked: TraceAsked, config: StoreConfig | None = None) -> Answer[Trace]:
     """Return what became of messages, in the order in which they were stored first.
 
     Raises:
@@ -189,8 +192,11 @@ def _open_life(lives: list[_Life], source: str) -> _Life:
     return lives[-1]
 
 
-def _origin(lives: list[_Life], step: Step) -> _Life:
-    """Return the row that a retry or a dead letter belongs to; a new one if the first copy has expired."""
+def _origin(lives: list[_Life], step: MessageStep) -> _Life:
+    """Return the row that a retry or a dead letter belongs to.
+
+    A new one if its first copy has expired.
+    """
     first = next((life for life in lives if life.stored and life.stored.step.offset_msg_id == step.origin), None)
     before = [life for life in lives if life.last.step.physical_offset < step.physical_offset]
     if first is None and not before:
@@ -216,7 +222,7 @@ def _note_ends(lives: list[_Life], facts: list[_Facts], report: Report) -> None:
 
 
 class _Facts:
-    """What a row needs of its store besides the log."""
+    """Holds facts of a store that rows need besides the log."""
 
     def __init__(self, member: Member, view: StoreView, answer: Answer[Trace]) -> None:
         lookup = view._now
@@ -284,7 +290,7 @@ class _Facts:
         is_late = last.times or self.now_ms - last.store_timestamp > self.view.config.transaction_time_out
         return HANGING if is_late else PREPARED
 
-    def _places(self, stored: Step) -> list[GroupPlace]:
+    def _places(self, stored: MessageStep) -> list[GroupPlace]:
         """Return where the groups of its topic are, against a message."""
         end = stored.stored_offset + stored.messages
         places = [(group, offsets.get(stored.stored_queue)) for group, offsets in self.groups.get(stored.topic, ())]
@@ -315,7 +321,7 @@ class _Facts:
         return self.fates[at] if at >= 0 else None
 
 
-def _dead(step: Step) -> DeadLetter:
+def _dead(step: MessageStep) -> DeadLetter:
     place = step.stored_topic, step.stored_queue, step.stored_offset
     return DeadLetter(step.group, step.times, step.store_timestamp, *place)
 

@@ -71,7 +71,7 @@ def undelivered(lookup: QueueLookup, clean: bool | None = None) -> list[Undelive
 
 
 def unsettled_pops(lookup: QueueLookup) -> Undelivered | None:
-    """Return how much that was popped is neither acknowledged nor put again, as far as RocketMQ's records say."""
+    """Return the records of pops that are not settled, or None."""
     return _counted(POPS, _pops(lookup, _by_kind(lookup.names(), 0)[POPS]), False)
 
 
