@@ -140,7 +140,8 @@ def collect(views: Sequence[StoreView], asked: TraceAsked, answer: Answer[object
 def _add_recalls(number: int, view: StoreView, found: Collected, report: Report) -> None:
     """Add the recalls of messages that wait for a timer.
 
-    A recall names the sender's id, and has no key or property of the message. Of a few messages by the index, else from the timer's queue.
+    A recall names the sender's id, and has no key or property of the message. Of a few messages by the index, else
+    from the timer's queue.
     """
     waiting: dict[str, MessageStep] = {}
     for message, steps in found.steps.items():

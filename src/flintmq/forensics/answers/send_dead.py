@@ -135,7 +135,8 @@ def send_dead(
 ) -> SentAgain:
     """Put the dead letters of groups into a store, the oldest first.
 
-    They go to their first topics and queues. They keep body, keys, tags, the sender's id, time and host, and lose what made them retries.
+    They go to their first topics and queues. They keep body, keys, tags, the sender's id, time and host, and lose what
+    made them retries.
 
     Args:
         limit: at most so many are sent; None: all.

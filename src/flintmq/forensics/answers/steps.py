@@ -6,7 +6,7 @@ it is given up. All these records have the sender's id (UNIQ_KEY), and a retry n
 (ORIGIN_MESSAGE_ID). `step_of` looks at nothing but one record, so any task of a divided scan may call it; who groups
 the steps by `message` has all of a message.
 
-A message without the sender's id is known by its time of birth, its sender's host and its checksum while it waits.
+A message without the sender's id is known by time of birth, sender's host, checksum and keys while it waits.
 """
 
 from __future__ import annotations
@@ -150,4 +150,4 @@ def _message(record: StoredMessage, pairs: dict[str, str], kind: StepKind, sourc
         return record.msg_id
     if origin or (kind is StepKind.STORED and source is None):
         return origin or record.offset_msg_id
-    return f"{record.born_timestamp}/{record.born_host}/{record.body_crc}"
+    return f"{record.born_timestamp}/{record.born_host}/{record.body_crc}/{record.keys or ''}"

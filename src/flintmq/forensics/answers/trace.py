@@ -147,6 +147,9 @@ def trace(members: Sequence[Member], asked: TraceAsked, config: StoreConfig | No
     with ExitStack() as stack:
         views = opened(members, config, stack)
         lives = lives_of(collect(views, asked, answer))  # type: ignore[arg-type]  # it adds no rows
+        if asked.limit is not None and len(lives) > asked.limit:  # several have one id, such as those of a batch
+            answer.is_cut = True
+            del lives[asked.limit :]
         facts = [_Facts(member, view, answer) for member, view in zip(members, views, strict=True)]
         _note_ends(lives, facts, answer.report)
         answer.rows += [facts[life.last.store].row(life) for life in lives]
