@@ -8,6 +8,7 @@ retry belongs to the row that it names as its origin; one that names none, to th
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -163,7 +164,7 @@ def lives_of(found: Collected) -> list[_Life]:
 
 def _lives(steps: list[PlacedStep]) -> Iterator[_Life]:
     """Yield the rows of the records that have one message in common, in order."""
-    by_kind: dict[StepKind, list[PlacedStep]] = {kind: [] for kind in StepKind}
+    by_kind: defaultdict[StepKind, list[PlacedStep]] = defaultdict(list)
     chains: list[list[PlacedStep]] = []
     for one in steps:
         kind, step = one.step.kind, one.step
