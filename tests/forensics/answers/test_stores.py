@@ -19,10 +19,12 @@ from flintmq.forensics.answers.steps import step_of
 from flintmq.forensics.answers.timers import timers
 from flintmq.forensics.answers.trace import trace
 from flintmq.store.append import half_message
+from flintmq.store.consumer.retry import sent_back
 from flintmq.store.view import open_store
 from tests.compat.stores import Golden
 from tests.support.engine import open_small
 from tests.support.makers import config_of
+from tests.support.threads import within
 
 
 def all_of(members: list[Member], config: StoreConfig) -> list[Any]:
@@ -89,6 +91,7 @@ def test_a_store_that_is_written_meanwhile(tmp_path: Path):
         writer.start()
         try:
             before = 0
+            assert within(lambda: len(put) > 50)
             for _ in range(5):
                 rows = trace([Member(str(tmp_path), "")], TraceAsked(topic="T")).rows
                 assert [row.keys for row in rows] == [f"k{n}" for n in range(len(rows))] and len(rows) >= before
@@ -156,3 +159,34 @@ def test_a_step_needs_one_record_alone(golden: Callable[[str], Golden]):
         parts = [*(one for one in view.messages() if one.physical_offset < middle), *view.messages(middle)]
         assert [step_of(record, view.config.delay_ms) for record in parts] == whole
     assert sum(step is None for step in whole) == sum(row["topic"].endswith("OP_HALF_TOPIC") for row in store.rows)
+
+
+def test_messages_without_an_id_are_known_by_their_origin(tmp_path: Path):
+    with open_small(tmp_path, messageDelayLevel="1s 2h") as store:
+        store.put(Message("T", b"x", keys="k", delay_level=1))
+        assert within(lambda: store.bounds("T", 0)[1] == 1)
+        [first] = store.get("T", 0, 0).messages
+        assert first.msg_id is None
+        for level in (1, 2, -1):
+            store.put(sent_back(first, "G", level=level))
+        assert within(lambda: store.bounds("%RETRY%G", 0)[1] == 1) and store.wait_dispatched(5)
+    members = [Member(str(tmp_path), "")]
+    for asked in (TraceAsked(key="k"), TraceAsked(topic="T"), TraceAsked(key="k", topic="T")):
+        [row] = trace(members, asked).rows
+        assert (row.state, row.source, row.queue_offset) == ("delivered", "delay", 0) and row.first_ms < row.stored_ms
+        assert [one.stored_ms is None for one in row.retries] == [False, True] and len(row.dead) == 1
+    [by_id] = trace(members, TraceAsked(id=first.offset_msg_id)).rows
+    assert (by_id.retries, by_id.dead, by_id.stored_ms) == (row.retries, row.dead, row.stored_ms)
+
+
+def test_a_message_of_a_deleted_topic_is_no_message_for_consumers(tmp_path: Path):
+    with open_small(tmp_path) as store:
+        store.create_topic("T", 1)
+        store.put(Message("T", b"x", keys="k"))
+        assert store.wait_dispatched(5)
+        store.delete_topic("T")
+        store.create_topic("T", 1)
+        store.put(Message("T", b"y", keys="k"))
+        assert store.wait_dispatched(5)
+    rows = trace([Member(str(tmp_path), "")], TraceAsked(key="k")).rows
+    assert [row.state for row in rows] == ["deleted", "delivered"]

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from flintmq.format import properties
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
 from flintmq.format.group_topics import DEAD, GIVEN_UP_TOPIC, HALF_TOPIC, OUTCOME_TOPIC, RETRY
-from flintmq.format.record import TRANSACTION_COMMIT, TRANSACTION_MASK
+from flintmq.format.record import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE
 from flintmq.format.text import java_int
 from flintmq.format.timer import TIMER_TOPIC
 from flintmq.message import StoredMessage
@@ -82,10 +82,13 @@ class MessageStep(NamedTuple):
 def step_of(record: StoredMessage, delays_ms: tuple[int, ...] = ()) -> MessageStep | None:
     """Return the step that a record is; None of an outcome, which is of no message itself.
 
+    None also of a prepared or rolled-back record in a topic of its own, as RocketMQ before 4.3 wrote them: it is in no
+    queue.
+
     `delays_ms`: of each delay level, level 1 first.
     """
     topic, pairs = record.topic, record.properties
-    if topic == OUTCOME_TOPIC:
+    if topic == OUTCOME_TOPIC or record.sys_flag & TRANSACTION_MASK not in (TRANSACTION_NONE, TRANSACTION_COMMIT):
         return None
     kind, own, queue_id, source, group = StepKind.STORED, topic, record.queue_id, _source(record, pairs), ""
     is_again, due, times = False, None, record.reconsume_times

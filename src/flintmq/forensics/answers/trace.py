@@ -21,13 +21,14 @@ from flintmq.forensics.answers.collect import Collected, PlacedStep, TraceAsked,
 from flintmq.forensics.answers.reading import outcomes
 from flintmq.forensics.answers.steps import TIMER, TRANSACTION, MessageStep, StepKind
 from flintmq.forensics.retention_plan import FileFate, file_fates, groups_of
+from flintmq.format.text import java_encode
 from flintmq.store.commitlog.report import Report
 from flintmq.store.layout import config_reader
 from flintmq.store.layout.directories import OFFSETS_IN_ROCKSDB, in_rocksdb
 from flintmq.store.read.undelivered import unsettled_pops
 from flintmq.store.view import StoreView
 
-DELIVERED, WAITING, RECALLED, EXPIRED = "delivered", "waiting", "recalled", "expired"
+DELIVERED, WAITING, RECALLED, EXPIRED, DELETED = "delivered", "waiting", "recalled", "expired", "deleted"
 PREPARED, HANGING, COMMITTED, ROLLED_BACK, GIVEN_UP = "prepared", "hanging", "committed", "rolled back", "given up"
 
 
@@ -73,8 +74,8 @@ class Trace:
     Attributes:
         topic, queue_id: where consumers get it; empty and -1 if no record says it.
         queue_offset, physical_offset: of the record there; None until it is there, and once its file is deleted.
-        state: delivered (consumers can get it), waiting, recalled, prepared, hanging, rolled back, given up (its
-            transaction), or expired: only its retries or dead letters are left.
+        state: delivered (consumers can get it), deleted (with its topic), waiting, recalled, prepared, hanging, rolled
+            back, given up (its transaction), or expired: only its retries or dead letters are left.
         source: what it came from, or waits for: "delay", "timer", "transaction"; None: stored at once.
         first_ms: store time of its first record that is left.
         due_ms: for when it waits, or waited; None if it did not, or that record has expired.
@@ -281,7 +282,9 @@ class _Facts:
 
     def _state(self, life: _Life, ended_ms: int | None) -> str:
         if life.stored:
-            return DELIVERED
+            step = life.stored.step
+            gone = self.view._now.snapshot.deletions.get(java_encode(step.topic))
+            return DELETED if gone and gone.covers(step.physical_offset, step.store_timestamp) else DELIVERED
         if life.given_up:
             return GIVEN_UP
         if not life.waits:
