@@ -80,6 +80,13 @@ COMMANDS: dict[str, str] = {
     "get, other topic": "get STORE Nope 0 0",
     "query": "query STORE T kx",
     "query, other topic": "query STORE Nope k",
+    "trace": "trace STORE --key kx",
+    "trace, topic": "trace STORE --topic T --limit 1",
+    "trace, other topic": "trace STORE --topic Nope",
+    "halves": "halves STORE",
+    "halves --all": "halves STORE --all",
+    "timers": "timers STORE",
+    "dead": "dead STORE",
     "sql messages": "sql STORE select~count(*)~from~messages",
     "sql queues": "sql STORE select~*~from~queues",
     "sql queues, skipping": "sql STORE select~*~from~queues --skip-damage",
@@ -109,10 +116,14 @@ COMMANDS: dict[str, str] = {
 LOG = "reads the log, which is whole"
 NAMES = "names of topics come from queues and topics.json, which are whole"
 ENDS = "looks at the ends of the log, and says so in its help"
+OWN_QUEUES = "reads queues of RocketMQ's own, which are whole; what is lost of them is said"
 NO_OFFSETS = "has nothing to do with committed offsets"
 AS_COMMITTED = "writes down what groups committed, whatever the log has"
 PLACES = ("offsets show", "offsets export", "offsets reset")
-ASKS_OFFSETS = {*PLACES, "sql offsets", "inspect", "verify", "retention", "salvage", "salvage --dry-run"}
+ASKS_OFFSETS = {
+    *PLACES, "trace", "trace, topic", "halves", "halves --all", "sql offsets", "inspect", "verify", "retention", "salvage",
+    "salvage --dry-run",
+}  # fmt: skip
 ASKS_OFFSETS |= {name for name in COMMANDS if name.startswith("copy, ")}
 ASKS_QUEUES = {
     "inspect", "verify", "salvage --dry-run", "export --follow", "export --follow, skipping", "offsets show",
@@ -125,9 +136,11 @@ SEES_ALL: dict[str, dict[str, str]] = {
     "last files": {"sql offsets": NO_OFFSETS, "offsets export": AS_COMMITTED},
     "all files": {"sql offsets": NO_OFFSETS, "offsets export": AS_COMMITTED},
     "hole": {f"{name}, other topic": NAMES for name in ("tail", "get", "export")}
+    | dict.fromkeys(("halves", "timers", "dead"), OWN_QUEUES)
     | dict.fromkeys(("sql queues", "sql queues, skipping", "get, beyond", *PLACES), "the queues are whole")
     | {"sql offsets": NO_OFFSETS},
     "damage": {f"{name}, other topic": NAMES for name in ("tail", "get", "query", "export")}
+    | dict.fromkeys(("halves", "timers", "dead"), OWN_QUEUES)
     | dict.fromkeys(("sql queues", "sql queues, skipping", "get, beyond", *PLACES), "the queues are whole")
     | dict.fromkeys(("inspect", "recover --dry-run", "retention"), ENDS)
     | {

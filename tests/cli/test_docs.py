@@ -170,7 +170,7 @@ def goes_on(command: list[str], folder: Path, is_at_work: Callable[[], object] |
 
 def test_there_are_examples_for_every_command() -> None:
     sections = re.split(r"^### flintmq ", PAGE, flags=re.MULTILINE)[1:]
-    assert len(sections) == 38 and len(EXAMPLES) >= 50
+    assert len(sections) == 42 and len(EXAMPLES) >= 50
     assert all(sum(line in section for line in EXAMPLES) >= 2 for section in sections)
 
 
@@ -245,6 +245,16 @@ def test_the_keys_of_offsets(run: Run, golden, tmp_path: Path) -> None:  # type:
     [found] = run("offsets", "reset", store, "--group", "TradeGroup", "--to", "first", "--json").rows
     assert list(found) == keys(heading)
     assert [list(found["changes"][0])] == [re.findall(r"`(\w+)`", row) for row in row_of(heading, "changes")]
+def test_the_keys_of_answers(run: Run, golden) -> None:  # type: ignore[no-untyped-def]
+    store = golden("config").path
+    for words in (["trace", "--key", "o51"], ["halves"], ["timers"], ["dead", "--retries"]):
+        rows = run(words[0], store, *words[1:], "--json").rows
+        assert rows and all(list(row) == keys(f"`{words[0]}`") for row in rows)
+    retried = next(row for row in run("trace", store, "--key", "o51", "--json").rows if row["retries"])
+    for key in retried["retries"][0]:
+        assert f"`{key}`" in JSON_PAGE.partition("## `trace`")[2].partition("| `retries` |")[2].partition("\n")[0]
+    for key in retried["groups"][0]:
+        assert f"`{key}`" in JSON_PAGE.partition("## `trace`")[2].partition("| `groups` |")[2].partition("\n")[0]
 
 
 def test_the_keys_of_retention(run: Run, golden) -> None:  # type: ignore[no-untyped-def]

@@ -14,7 +14,7 @@ from flintmq.cli.parser import load
 from tests.cli.conftest import Run
 from tests.compat.stores import Golden
 
-PLACES = ("--into", "--out", "--output", "--checkpoint", "--dead-letters")
+PLACES = ("--into", "--out", "--output", "--checkpoint", "--dead-letters", "--ledger")
 NOT_PLACES = {
     "--at",
     "--as",
@@ -36,6 +36,7 @@ MORE = {
     ("export", "--checkpoint"): ["--out", "lake"],
     ("spark export", "--checkpoint"): ["--out", "lake"],
     ("export", "--dead-letters"): ["--out", "lake", "--body", "text"],
+    ("dead", "--ledger"): ["--group", "G", "--send-into", "other"],
     ("spark export", "--dead-letters"): ["--out", "lake", "--body", "text"],
 }
 """What else a command wants before it looks at the place."""

@@ -4,8 +4,14 @@ from collections import Counter
 import pytest
 
 from flintmq import Message, MessageStore, open_store
+from flintmq.cluster.member import Member
+from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreAccessError, StoreError, UsageError
+from flintmq.forensics.answers.dead import dead
+from flintmq.forensics.answers.halves import halves
+from flintmq.forensics.answers.timers import timers
 from flintmq.spark.source import FlintMQSource
+from flintmq.store.consumer.retry import sent_back
 from flintmq.store.read.queue_lookup import QueueLookup
 from tests.support.spark_reading import partitions
 
@@ -166,3 +172,27 @@ def test_an_index_that_lacks_items_is_told(store, caplog):
         rows("index", store)
     file.unlink()
     assert rows("index", store) == []
+
+
+@pytest.mark.parametrize("view", ["halves", "timers", "dead"])
+@pytest.mark.parametrize(
+    ("name", "topic"), [("config", "Tx"), ("config540", "Tx"), ("delay", "Later"), ("timer", "Timed")]
+)
+def test_what_waits_is_that_of_the_commands(golden, view, name, topic):
+    """The rows themselves are measured by Java's in tests/forensics/answers."""
+    store, answers = golden(name), {"halves": halves, "timers": timers, "dead": dead}
+    member = Member(str(store.path), "")
+    want = answers[view]([member], StoreConfig()).to_arrow().drop_columns(["broker", "store"]).to_pylist()
+    found = rows(view, store.path)
+    assert found == want
+    assert len(found) == {"timer-timers": 87, "config-halves": 3, "delay-timers": 27}.get(f"{name}-{view}", len(want))
+    assert rows(view, store.path, subscribe=topic) == [one for one in want if one["topic"] == topic]
+
+
+def test_dead_letters_of_a_topic(tmp_path):
+    with MessageStore(tmp_path) as store:
+        for topic in ("T", "U"):
+            first = store.get_at(store.put(Message(topic, b"x", queue_id=1)).physical_offset)
+            store.put(sent_back(first, "G", level=-1))
+    assert [(row["first_topic"], row["first_queue"]) for row in rows("dead", tmp_path)] == [("T", 1), ("U", 1)]
+    assert [row["first_topic"] for row in rows("dead", tmp_path, subscribe="U")] == ["U"]

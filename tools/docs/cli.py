@@ -27,11 +27,11 @@ INTRODUCTION = """\
 Made from the commands by `python -m tools.docs.cli --write`; do not edit. **`flintmq COMMAND --help` has all options of
 a command**, and more about it.
 
-Only `put`, `recover`, `salvage --in-place`, `follow`, `spark dispatch`, `spark sink --forget` and `spark replay` write
-to an existing store. The other commands take no lock of a broker, and need none to be stopped. `STORE` is the directory
-that holds `commitlog/`: a broker's `storePathRootDir`, a copy of it, or a directory with only `commitlog/` in it.
-Commands that read take a [URL](object-storage.md) too; those with `STORE...` take several stores, a pattern or a
-manifest ([scale](../spark/scale.md)).
+Only `put`, `dead --send-into`, `recover`, `salvage --in-place`, `follow`, `spark dispatch`, `spark sink --forget` and
+`spark replay` write to an existing store. The other commands take no lock of a broker, and need none to be stopped.
+`STORE` is the directory that holds `commitlog/`: a broker's `storePathRootDir`, a copy of it, or a directory with only
+`commitlog/` in it. Commands that read take a [URL](object-storage.md) too; those with `STORE...` take several stores, a
+pattern or a manifest ([scale](../spark/scale.md)).
 
 File sizes come from the existing files, else RocketMQ's defaults hold. `--set KEY=VALUE` gives settings that the files
 do not record, with the names of `broker.conf`.

@@ -15,6 +15,7 @@ values          parses the values of options: times, sizes, places, tags
 output          prints: a console for people, or JSON for programs
 terminal        draws for a terminal: colours, tables, the progress bar
 text            formats values for a terminal
+answers         prints rows of answers about single messages, and what they lack
 incomplete      says on stderr that an answer may lack messages
 signals         ends a command early at a signal
 reader_gone     notices that the reader of our output has gone

@@ -12,6 +12,10 @@ COMMANDS: Final = {
     "tail": ("commands.tail", "Show the newest messages of a topic, or follow it."),
     "get": ("commands.get", "Show the message at an offset of a queue."),
     "query": ("commands.query", "Find messages by key."),
+    "trace": ("commands.trace", "Tell what became of a message."),
+    "halves": ("commands.halves", "List transactions that have not ended."),
+    "timers": ("commands.timers", "List messages that wait for their time, first what is due first."),
+    "dead": ("commands.dead", "List dead letters, with their first message, group and reason."),
     "sql": ("commands.sql", "Query messages in SQL (DuckDB)."),
     "export": ("lake.export", "Export messages to Parquet, Delta or Iceberg, without Spark."),
     "verify": ("commands.verify", "Check everything in a store against the log, or a part of it."),
@@ -50,7 +54,7 @@ GROUPS: Final = {
         """Inspect Apache RocketMQ message stores, and mend them: offline, without Java.
 
 STORE is the directory with commitlog/ in it. Begin with inspect (the content) and verify (is it sound?). Only put,
-salvage --in-place, recover, follow, offsets set, offsets reset, offsets clone, offsets import, spark dispatch,
+dead --send-into, salvage --in-place, recover, follow, offsets set, offsets reset, offsets clone, offsets import, spark dispatch,
 spark sink --forget, and spark replay write to an existing store. Output is escaped for terminals; --json gives exact
 values to programs. Exit codes: 0 fine, 1 damage or a mismatch found, 2 wrong use or not a store; `flintmq help
 exit-codes` lists the others, `flintmq help` the other topics.""",

@@ -6,6 +6,7 @@ verify     checks everything in a store against everything else
 diff       compares two stores
 salvage    recovers the intact messages of a damaged store, into a new store or in place
 explain    describes one file, byte by byte
+answers    tells what became of each message
 
 inspect         summarizes a store's content without reading all of it
 rebuild         rebuilds queues and index from the log

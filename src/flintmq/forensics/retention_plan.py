@@ -119,13 +119,12 @@ def plan_of(
     lookup: QueueLookup, at_ms: int | None = None, used: int | None = None, known: Known | None = None
 ) -> RetentionPlan:
     """Compute the same as `explain` for an open store on a local disk."""
-    root, config, effects = lookup.snapshot.root, lookup.snapshot.config, lookup.snapshot.effects
+    snapshot = lookup.snapshot
+    root, config, effects = snapshot.root, snapshot.config, snapshot.effects
     rules, at = RetentionRules.of(config), effects.now_ms() if at_ms is None else at_ms
-    if used is None:
-        logs = [place.path for place in directories.log_directories(root, config, effects) if place.writable]
-        used = max(min(effects.disk_used(log) for log in logs), effects.disk_used(root))
+    used = _disk_used(snapshot) if used is None else used
     verdict = rules.verdict(used, at)
-    files = list(_fates(lookup.snapshot, rules, verdict, at, effects))
+    files = list(_fates(snapshot, rules, verdict, at, effects))
     moments = [fate.when for fate in files if fate.when is not None]
     first = min(moments, default=None)
     going = [fate for fate in files if first is not None and fate.when is not None and fate.when < first + HOUR_MS]
@@ -158,6 +157,20 @@ def plan_of(
         undelivered(lookup),
         bool(damage),
     )
+
+
+def file_fates(snapshot: Snapshot) -> list[FileFate]:
+    """Return the fate of each log file of a store on a local disk, as `plan_of` has it."""
+    effects = snapshot.effects
+    rules, at = RetentionRules.of(snapshot.config), effects.now_ms()
+    return list(_fates(snapshot, rules, rules.verdict(_disk_used(snapshot), at), at, effects))
+
+
+def _disk_used(snapshot: Snapshot) -> int:
+    """Return the percent used of the fuller disk, of the log's and the queues'."""
+    places = directories.log_directories(snapshot.root, snapshot.config, snapshot.effects)
+    logs = [snapshot.effects.disk_used(place.path) for place in places if place.writable]
+    return max(min(logs), snapshot.effects.disk_used(snapshot.root))
 
 
 def _damage(snapshot: Snapshot) -> Iterator[str]:
@@ -198,7 +211,7 @@ def _without_files(lookup: QueueLookup, begin: int, known: Known) -> dict[QueueN
     return {name: bounds for name in sorted(names) if (bounds := gone.bounds(name)) is not None}
 
 
-def _groups(lookup: QueueLookup) -> dict[str, list[tuple[str, dict[int, int]]]]:
+def groups_of(lookup: QueueLookup) -> dict[str, list[tuple[str, dict[int, int]]]]:
     """Return topic -> (group, its offset in each queue)."""
     broker = lookup.snapshot.broker
     groups: dict[str, list[tuple[str, dict[int, int]]]] = {}
@@ -212,7 +225,7 @@ def _groups(lookup: QueueLookup) -> dict[str, list[tuple[str, dict[int, int]]]]:
 
 def _unread_in_log(lookup: QueueLookup, bounds: dict[QueueName, tuple[int, int]]) -> Iterator[Unread]:
     """Yield as `_unread` for queues without files."""
-    groups = _groups(lookup)
+    groups = groups_of(lookup)
     for name, (first, low) in bounds.items():
         yield from _of_groups(name, groups.get(name.topic), first, low)
 
@@ -266,7 +279,7 @@ def _fate(
 
 def _unread(lookup: QueueLookup, queues: list[QueueName], begin: int, known: Known) -> Iterator[Unread]:
     """Yield the messages each queue loses once the log begins at `begin`, by consumer group."""
-    groups, cuts = _groups(lookup), known.cuts
+    groups, cuts = groups_of(lookup), known.cuts
     for name in queues:
         first, stop, _ = lookup.file_bounds(name)
         if cuts.get(name, (None,))[0] != begin:

@@ -12,7 +12,7 @@ door        a source in the JVM, and the catalog: what they ask in Python
 schema      converts the schema to Spark's types, and checks it
 pushdown    converts the filters that Spark offers
 history     reads a table of exports and its stores as one
-views       offers queues, consumer groups and the index of a store as tables
+views       offers queues, consumer groups, the index and what waits in a store as tables
 failing     shows errors to Spark's user in one line
 part        holds the parts of a plan, one a task, and reads their rows
 worker      prepares a worker process

@@ -1,4 +1,4 @@
-"""Offers queues, consumer groups and index items of a store as tables.
+"""Offers queues, consumer groups, index items and what waits or died in a store as tables.
 
 Spark reads every column of a Python source for `count()`. The ends of the queues, which their files contain, answer
 most such queries without the log. Lag comes from the same function as that of `flintmq inspect` and the metrics.
@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator, Iterator
+from dataclasses import asdict
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from flintmq.cluster.member import ONLY, Member
 from flintmq.errors import CorruptStoreError, FlintError, StoreError, UsageError
+from flintmq.forensics.answers.answer import Answer
+from flintmq.forensics.answers.dead import DeadMessage, dead
+from flintmq.forensics.answers.halves import HalfMessage, halves
+from flintmq.forensics.answers.timers import WaitingMessage, timers
 from flintmq.format.text import utc
+from flintmq.message import MEMBER_COLUMNS
 from flintmq.spark.failing import rows_from_one_frame
 
 if TYPE_CHECKING:
@@ -36,15 +44,44 @@ COLUMNS = {
 }
 """Columns of each view, as DDL: max_offset is the offset after the last message; messages and lag count messages."""
 ROWS_AT_ONCE = 8192
+DEAD_MAX = 100_000
+"""Dead letters of one group that the view `dead` has."""
+ANSWERS: dict[str, tuple[type[Any], Callable[..., Answer[Any]]]] = {
+    "halves": (HalfMessage, halves),
+    "timers": (WaitingMessage, timers),
+    "dead": (DeadMessage, partial(dead, limit=DEAD_MAX)),
+}
+
+
+def _ddl(kind: type[Any]) -> str:
+    """Return the columns of an answer's rows but for those that name the store."""
+    hints = {name: hint for name, hint in get_type_hints(kind).items() if name not in MEMBER_COLUMNS}
+    words = {name: "timestamp" if name.endswith("_ms") else _WORDS[hint] for name, hint in hints.items()}
+    return ", ".join(f"{name} {word}" for name, word in words.items())
+
+
+_WORDS: dict[Any, str] = {int: "bigint", int | None: "bigint", str: "string", str | None: "string", bool: "boolean"}
+COLUMNS |= {view: _ddl(kind) for view, (kind, _) in ANSWERS.items()}
 
 
 def view_schema(view: str, many: bool = False) -> StructType:
     """Return the schema of a view; of several stores with the columns broker and store."""
-    from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
+    from pyspark.sql.types import (
+        BooleanType,
+        IntegerType,
+        LongType,
+        StringType,
+        StructField,
+        StructType,
+        TimestampType,
+    )
 
     from flintmq.arrow.schema import member_columns
 
-    types = {"string": StringType, "int": IntegerType, "bigint": LongType, "timestamp": TimestampType}
+    types = {
+        "string": StringType, "int": IntegerType, "bigint": LongType, "timestamp": TimestampType,
+        "boolean": BooleanType,
+    }  # fmt: skip
     columns = ", ".join([COLUMNS[view], *(f"{name} string" for name in member_columns(many))])
     return StructType([StructField(name, types[kind]()) for name, kind in map(str.split, columns.split(", "))])
 
@@ -186,6 +223,26 @@ def _items(options: ReadOptions, file: IndexFileReader) -> Iterator[dict[str, An
         _missing(options, error)
 
 
+def _answered(options: ReadOptions) -> tuple[QueueLookup, Rows]:
+    """Return the rows of an answer of one store, whose topic is one that the options select."""
+
+    def rows() -> Rows:
+        answer = ANSWERS[options.view][1]([Member(options.path, ONLY)], options.config)
+        for row in answer.rows:
+            place = (row.first_topic, row.first_queue) if isinstance(row, DeadMessage) else (row.topic, row.queue_id)
+            if options.predicate.everything or _wants(options, *place):
+                yield {name: utc(value) if name.endswith("_ms") and value is not None else value
+                       for name, value in asdict(row).items()}  # fmt: skip
+        for text in answer.notes:
+            log.warning("%s", text)
+        if answer.is_cut:
+            _missing(options, StoreError(f"{options.path}: more than {DEAD_MAX} in one topic; read %DLQ% as messages"))
+        if answer.report.damage_count:
+            _missing(options, StoreError(f"{options.path}: records cannot be read; run `flintmq verify`"))
+
+    return _lookup(options), rows()
+
+
 def _lookup(options: ReadOptions) -> QueueLookup:
     from flintmq.storage.files.store_url import absolute
     from flintmq.store.commitlog.snapshot import Snapshot
@@ -214,4 +271,5 @@ VIEWS: dict[str, Callable[[ReadOptions], tuple[QueueLookup, Rows]]] = {
     "queues": _queues,
     "groups": _groups,
     "index": _index,
+    **dict.fromkeys(ANSWERS, _answered),
 }

@@ -88,7 +88,7 @@ def test_what_the_files_say_is_a_table_below_each_topic(spark, named, tmp_path):
     mq = named(path=filled(tmp_path / "store", Orders=9, Payments=4))
     found = rows(spark, f"SELECT topic, sum(messages) FROM {mq}.Orders.queues GROUP BY topic")
     assert found == [("Orders", 9)]
-    tables = [("Payments", name, False) for name in ("queues", "groups", "index")]
+    tables = [("Payments", name, False) for name in ("queues", "groups", "index", "halves", "timers", "dead")]
     assert sorted(rows(spark, f"SHOW TABLES IN {mq}.Payments")) == sorted(tables)
     offsets = {"offsetTable": {"Orders@billing": {"0": 4}, "Payments@billing": {"0": 4}}}
     (tmp_path / "store" / "config" / "consumerOffset.json").write_text(json.dumps(offsets))
@@ -101,13 +101,13 @@ def test_what_the_files_say_is_a_table_below_each_topic(spark, named, tmp_path):
     assert rows(spark, f"SELECT count(*) FROM {mq}.Payments.index") == [(len(found),)]
 
 
-@pytest.mark.parametrize("table", ["queues", "groups", "index"])
+@pytest.mark.parametrize("table", ["queues", "groups", "index", "halves", "timers", "dead"])
 def test_options_of_messages_are_none_of_a_metadata_table(spark, named, tmp_path, table):
     mq = named(
         path=filled(tmp_path / "store", Orders=6), minpartitions=2, body="text", startingTimestamp=1_577_836_800_000
     )
     assert rows(spark, f"SELECT body FROM {mq}.Orders WHERE queue_offset = 5") == [("5",)]
-    found = {"queues": 1, "groups": 0, "index": 12}  # a key and an id of each
+    found = {"queues": 1, "groups": 0, "index": 12, "halves": 0, "timers": 0, "dead": 0}  # a key and an id of each
     assert rows(spark, f"SELECT count(*) FROM {mq}.Orders.{table}") == [(found[table],)]
 
 

@@ -4,10 +4,12 @@ offsets  flintmq offsets NAME, one file a command
 
 completion  the script that lets a shell complete command lines
 copy        a consistent copy of a store, also of a live one, whole or filtered
+dead        dead letters and retries, with the message that each is a copy of
 diff        what differs between two stores
 doctor      the state of this installation, with advice for what is missing
 explain     one file of a store, byte by byte
 get         the message at one offset of a queue
+halves      transactions that have not ended
 help        a command, the exit codes, or the format of times
 inspect     a summary of a store's content
 put         store messages from the command line
@@ -19,6 +21,8 @@ salvage     recover the intact messages of a damaged store
 scan        the records of the log in physical order
 sql         queries about the messages, in SQL
 tail        the newest messages of a topic, and new ones as they arrive
+timers      what waits for its time
+trace       what became of a message
 verify      checks everything in a store against everything else
 version     the version of this installation
 """

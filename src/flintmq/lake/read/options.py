@@ -318,7 +318,7 @@ def _tags(given: Mapping[str, str]) -> frozenset[str] | None:
 
 def _view(given: Mapping[str, str]) -> str:
     """Return the view; one that is not of messages has its own columns and no bounds."""
-    view = choice(given, "view", ("messages", "queues", "groups", "index"))
+    view = choice(given, "view", ("messages", "queues", "groups", "index", "halves", "timers", "dead"))
     others = given.keys() - for_a_view(given).keys() if view != "messages" else ()
     if others:
         raise UsageError(f"option {min(others)} does not apply to view {view}; leave it out")

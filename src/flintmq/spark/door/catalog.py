@@ -7,8 +7,8 @@
     spark.sql.catalog.mq.writable      true                         INSERT INTO puts; without it nothing does
 
 A store, several by a pattern, or a manifest is a namespace; its topics are tables. Below a topic are its metadata
-tables: `mq.shop.Orders.queues`, `groups`, `index`. What there is is looked up each time: a new topic is there at the
-next query.
+tables: `mq.shop.Orders.queues`, `groups`, `index`, `halves`, `timers`, `dead`. What there is is looked up each time: a
+new topic is there at the next query.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from flintmq.store.read.queue_lookup import QueueLookup
 
 STORES = "stores."
 OWN = ("path", "writable")
-METADATA = ("queues", "groups", "index")
+METADATA = ("queues", "groups", "index", "halves", "timers", "dead")
 """Names of the tables below a topic: each is what the option `view` of that name reads."""
 HINT = (
     "spark.sql.catalog.NAME.path=STORE, or spark.sql.catalog.NAME.stores.SHOP=STORE for mq.SHOP.TOPIC; STORE is a "

@@ -61,13 +61,18 @@ def undelivered(lookup: QueueLookup, clean: bool | None = None) -> list[Undelive
         _counted(TIMERS, *_timers(lookup, names[TIMERS], snapshot.facts.clean if clean is None else clean)),
         _counted(HALVES, *_halves(lookup, names[HALVES])),
         _counted(DELAYS, _delays(lookup, names[DELAYS]), not snapshot.broker.problems_of(config_reader.DELAYS)),
-        _counted(POPS, _pops(lookup, names[POPS]), False),
+        unsettled_pops(lookup),
     ]
     folder = os.path.join(snapshot.root, "compaction", "compactionLog")
     if snapshot.effects.listdir(folder):
         text = f"{folder}: the last messages of compacted topics, which FlintMQ does not read; it serves the log alone"
         found.append(Undelivered(COMPACTED, 0, False, text))
     return [one for one in found if one is not None]
+
+
+def unsettled_pops(lookup: QueueLookup) -> Undelivered | None:
+    """Return the records of pops that are not settled, or None."""
+    return _counted(POPS, _pops(lookup, _by_kind(lookup.names(), 0)[POPS]), False)
 
 
 def at_opening(

@@ -1,0 +1,38 @@
+"""Reads queues from begin to end, and the outcomes of transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flintmq.format.group_topics import OUTCOME_TOPIC
+from flintmq.message import StoredMessage
+from flintmq.store.append.half_message import ended_by
+from flintmq.store.commitlog.report import Report
+from flintmq.store.view import StoreView
+
+AT_ONCE = 1000
+
+
+def queue_messages(
+    view: StoreView, topic: str, queue_id: int, begin: int | None, report: Report, end: int | None = None
+) -> Iterator[StoredMessage]:
+    """Yield the messages of a queue, from an offset on and up to another, if they are given.
+
+    A queue without files is found in the log.
+    """
+    view.read_log_of(topic)
+    at, last = view.bounds(topic, queue_id)
+    at, end = at if begin is None else max(at, begin), last if end is None else min(last, end)
+    while at < end and (batch := view.read(topic, queue_id, at, min(AT_ONCE, end - at), report=report)):
+        yield from batch
+        at = batch.next_offset
+
+
+def outcomes(view: StoreView, since_ms: int | None, report: Report) -> Iterator[tuple[int, list[int]]]:
+    """Yield of each outcome its store time in ms, and the queue offsets that it names.
+
+    `since_ms`: only of those that were stored at this time or later; None: of all.
+    """
+    begin = None if since_ms is None else view.offset_at_time(OUTCOME_TOPIC, 0, since_ms)
+    for record in queue_messages(view, OUTCOME_TOPIC, 0, begin, report):
+        yield record.store_timestamp, ended_by(record)

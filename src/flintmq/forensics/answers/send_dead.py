@@ -1,0 +1,203 @@
+"""Sends dead letters to their first topic again, each once.
+
+Each message that is put has a property that names its dead letter. The ledger is a file: its first line says into which
+store, and from which log offset on this began; a line follows for each batch, once that is on disk: how far, and which
+dead letters. A start reads the ledger, and the log of the store from there on: what a kill left without a line is found
+by its property. Who loses the ledger has the whole log searched.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+from flintmq.errors import UsageError
+from flintmq.forensics.answers.dead import first_copy
+from flintmq.forensics.answers.reading import queue_messages
+from flintmq.forensics.answers.steps import step_of
+from flintmq.format import properties
+from flintmq.format.group_topics import dead_letter_topic
+from flintmq.format.record import TRANSACTION_MASK
+from flintmq.message import Message, PutMessageStatus, StoredMessage, stored_message
+from flintmq.store.commitlog.report import Report
+from flintmq.store.commitlog.resync import first_record
+from flintmq.store.commitlog.walk import LogWalk
+from flintmq.store.message_store import MessageStore
+from flintmq.store.read.log_map import records_with
+from flintmq.store.view import StoreView
+
+MARK: Final = "FLINTMQ_DEAD_LETTER"
+AT_ONCE: Final = 500
+_OF_RETRIES: Final = (
+    properties.RETRY_TOPIC, properties.ORIGIN_MESSAGE_ID, properties.DELAY, properties.REAL_TOPIC, properties.REAL_QID,
+    properties.FIRST_POP_TIME, properties.POP_CK, properties.CRC32, properties.TRAN_MSG, properties.WAIT,
+    properties.TIMER_DELAY_SEC, properties.TIMER_DELAY_MS, properties.TIMER_DELIVER_MS, properties.TIMER_OUT_MS,
+    properties.TIMER_ENQUEUE_MS, properties.TIMER_DEQUEUE_MS, properties.TIMER_ROLL_TIMES,
+)  # fmt: skip
+"""Properties that would have the message wait, or count as a retry, once more."""
+
+
+_NEVER: Final = (PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED)
+
+
+@dataclass
+class SentAgain:
+    """Counts dead letters.
+
+    `left_out`: they name no topic, or no put takes them.
+    """
+
+    sent: int = 0
+    before: int = 0
+    left_out: int = 0
+
+
+class _Ledger:
+    """The file, and what is sent by it and by the log of the store."""
+
+    def __init__(self, path: str, store: MessageStore) -> None:
+        self.path, self.store = path, store
+        self.done, self.end = set[str](), store.min_physical_offset
+        rows = _rows(path)
+        if rows and rows[0].get("into") != store.root:
+            raise UsageError(f"{path}: it is of messages that go into {str(rows[0].get('into'))[:200]!a}; name another")
+        for row in rows:
+            self.done.update(row["sent"])
+            self.end = max(self.end, row["end"])
+        if not rows:
+            self._write("x", {"into": store.root, "sent": [], "end": self.end})
+        self._search()
+
+    def _search(self) -> None:
+        """Find what was put and has no line: a kill came between, or the ledger is a new one.
+
+        It gets a line, as the next one ends after it.
+        """
+        found = list[str]()
+        with self.store.view() as view:
+            snapshot = view._now.snapshot
+            begin = first_record(snapshot.log, self.end)
+            for piece in LogWalk(snapshot.log, snapshot.facts, begin, view.max_physical_offset):
+                for at in records_with(re.compile(MARK.encode()), piece):
+                    mark = stored_message(piece.data, at).properties.get(MARK)
+                    found += [mark] if mark else []
+        if found:
+            self.sent(found)
+
+    def sent(self, marks: list[str]) -> None:
+        """Write a line. Durability: on return, and the messages were before."""
+        self.done.update(marks)
+        self._write("a", {"into": self.store.root, "sent": marks, "end": self.store.max_physical_offset})
+
+    def _write(self, mode: str, row: dict[str, object]) -> None:
+        with open(self.path, mode, encoding="ascii") as file:
+            file.write(json.dumps(row) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _rows(path: str) -> list[dict[str, Any]]:
+    """Return the lines of a ledger.
+
+    The last one may be cut off, by a kill; it is cut from the file then.
+    """
+    if not os.path.exists(path):
+        return []
+    with open(path, "r+b") as file:
+        *lines, rest = file.read().split(b"\n")
+        if rest:
+            file.truncate(sum(len(line) + 1 for line in lines))
+    try:
+        rows = [json.loads(line) for line in lines]
+        good = all(
+            isinstance(row["into"], str) and type(row["end"]) is int and all(type(one) is str for one in row["sent"])
+            for row in rows
+        )
+    except (ValueError, TypeError, KeyError):
+        good = False
+    if not good:
+        raise UsageError(f"{path}: it is no ledger of `flintmq dead`; name another file, which may be a new one")
+    return rows
+
+
+def send_dead(
+    view: StoreView,
+    groups: Sequence[str],
+    into: MessageStore,
+    ledger: str,
+    limit: int | None = None,
+    report: Report | None = None,
+) -> SentAgain:
+    """Put the dead letters of groups into a store, the oldest first.
+
+    They go to their first topics and queues. They keep body, keys, tags, the sender's id, time and host, and lose what
+    made them retries.
+
+    Args:
+        limit: at most so many are sent; None: all.
+        report: receives the places of dead letters that cannot be read.
+
+    Raises:
+        UsageError: the ledger is of another store, or no ledger.
+        CorruptStoreError: damage in the log of `into`, from where the ledger ends on.
+        PutFailedError, PutUnknownError: the store takes no more now. What is on disk is not sent twice.
+        OSError: the ledger cannot be written.
+
+    Durability: on return. After a kill the same call with the same ledger goes on.
+    """
+    found, known, report = SentAgain(), _Ledger(ledger, into), Report() if report is None else report
+    letters = (
+        letter for group in groups for queue in view.queues(dead_letter_topic(group))
+        for letter in queue_messages(view, queue.topic, queue.queue_id, None, report)
+    )  # fmt: skip
+    wanted = islice(_unsent(view, letters, known, found), limit)
+    while batch := list(islice(wanted, AT_ONCE)):
+        results = into.put_many([message for _, message in batch])
+        refused = [result for result in results if result.physical_offset < 0]
+        found.left_out += len(refused)
+        into.flush()
+        marks = [mark for (mark, _), result in zip(batch, results, strict=True) if result.physical_offset >= 0]
+        known.sent(marks)
+        found.sent += len(marks)
+        for result in refused:
+            if result.status not in _NEVER:
+                result.raise_for_status()
+    return found
+
+
+def _unsent(
+    view: StoreView, letters: Iterator[StoredMessage], known: _Ledger, found: SentAgain
+) -> Iterator[tuple[str, Message]]:
+    for letter in letters:
+        mark = f"{letter.offset_msg_id}-{letter.msg_id or ''}"
+        message = _first(view, letter, mark)
+        if mark in known.done:
+            found.before += 1
+        elif message is None:
+            found.left_out += 1
+        else:
+            yield mark, message
+
+
+def _first(view: StoreView, letter: StoredMessage, mark: str) -> Message | None:
+    """Return the message to put for a dead letter; None if it names no topic."""
+    step = step_of(letter)
+    if step is None or not step.topic:
+        return None
+    first = first_copy(view, step.origin)
+    kept = {name: value for name, value in letter.properties.items() if name not in _OF_RETRIES}
+    return Message(
+        step.topic,
+        letter.body,
+        queue_id=first.queue_id if first else 0,
+        flag=letter.flag,
+        born_timestamp=letter.born_timestamp,
+        sys_flag=letter.sys_flag & ~TRANSACTION_MASK,
+        born_host=letter.born_host,
+        properties_bytes=properties.encode({**kept, MARK: mark}),
+    )
