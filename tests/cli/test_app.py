@@ -37,8 +37,8 @@ def test_the_first_page_names_every_command_that_writes_a_store(run: Run) -> Non
     named = said.partition("Only ")[2].partition(" write to an existing store. Output")[0]
     words = [word.strip() for word in named.replace(" and ", " ").split(",")]
     assert words == [
-        "put", "dead --send-into", "salvage --in-place", "recover", "follow", "offsets set", "offsets reset", "offsets clone",
-        "offsets import", "spark dispatch", "spark sink --forget", "spark replay",
+        "put", "dead --send-into", "salvage --in-place", "recover", "follow", "offsets set", "offsets reset",
+        "offsets clone", "offsets import", "spark dispatch", "spark sink --forget", "spark replay",
     ]  # fmt: skip
     for word in words:
         names = word.replace("(", "").replace(")", "").split()

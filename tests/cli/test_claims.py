@@ -121,8 +121,8 @@ NO_OFFSETS = "has nothing to do with committed offsets"
 AS_COMMITTED = "writes down what groups committed, whatever the log has"
 PLACES = ("offsets show", "offsets export", "offsets reset")
 ASKS_OFFSETS = {
-    *PLACES, "trace", "trace, topic", "halves", "halves --all", "sql offsets", "inspect", "verify", "retention", "salvage",
-    "salvage --dry-run",
+    *PLACES, "trace", "trace, topic", "halves", "halves --all", "sql offsets", "inspect", "verify", "retention",
+    "salvage", "salvage --dry-run",
 }  # fmt: skip
 ASKS_OFFSETS |= {name for name in COMMANDS if name.startswith("copy, ")}
 ASKS_QUEUES = {

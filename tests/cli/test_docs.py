@@ -245,6 +245,8 @@ def test_the_keys_of_offsets(run: Run, golden, tmp_path: Path) -> None:  # type:
     [found] = run("offsets", "reset", store, "--group", "TradeGroup", "--to", "first", "--json").rows
     assert list(found) == keys(heading)
     assert [list(found["changes"][0])] == [re.findall(r"`(\w+)`", row) for row in row_of(heading, "changes")]
+
+
 def test_the_keys_of_answers(run: Run, golden) -> None:  # type: ignore[no-untyped-def]
     store = golden("config").path
     for words in (["trace", "--key", "o51"], ["halves"], ["timers"], ["dead", "--retries"]):

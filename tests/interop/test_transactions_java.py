@@ -25,7 +25,11 @@ from tests.interop.stock_clients import clients
 from tests.interop.test_broker_java import KEYS, QUIET
 
 pytestmark = pytest.mark.slow
-OF = ["src/flintmq/store/services/transactions", "src/flintmq/store/append/half", "tests/interop/test_transactions_java"]
+OF = [
+    "src/flintmq/store/services/transactions",
+    "src/flintmq/store/append/half",
+    "tests/interop/test_transactions_java",
+]
 
 HALF, OUTCOME, GROUP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "CID_RMQ_SYS_TRANS"
 SENDERS = "OracleProducer"  # the group of the oracle's own producer

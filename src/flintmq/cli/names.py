@@ -54,10 +54,10 @@ GROUPS: Final = {
         """Inspect Apache RocketMQ message stores, and mend them: offline, without Java.
 
 STORE is the directory with commitlog/ in it. Begin with inspect (the content) and verify (is it sound?). Only put,
-dead --send-into, salvage --in-place, recover, follow, offsets set, offsets reset, offsets clone, offsets import, spark dispatch,
-spark sink --forget, and spark replay write to an existing store. Output is escaped for terminals; --json gives exact
-values to programs. Exit codes: 0 fine, 1 damage or a mismatch found, 2 wrong use or not a store; `flintmq help
-exit-codes` lists the others, `flintmq help` the other topics.""",
+dead --send-into, salvage --in-place, recover, follow, offsets set, offsets reset, offsets clone, offsets import, spark
+dispatch, spark sink --forget, and spark replay write to an existing store. Output is escaped for terminals; --json
+gives exact values to programs. Exit codes: 0 fine, 1 damage or a mismatch found, 2 wrong use or not a store; `flintmq
+help exit-codes` lists the others, `flintmq help` the other topics.""",
         "flintmq verify /var/rocketmq/store",
         "flintmq scan /var/rocketmq/store --topic Orders --since -15m",
     ),
