@@ -259,8 +259,8 @@ def test_the_keys_of_rebuild_export_and_doctor(run: Run, golden, tmp_path: Path)
     assert list(Replayed("bulk", "store").as_dict()) == keys("`spark replay`")
     assert list(Dispatched().as_dict()) == keys("`spark dispatch`")
     pytest.importorskip("pandas", reason="pandas is not installed")
-    from flintmq.spark.jobs.stats.accumulate import Tally
-    from flintmq.spark.jobs.stats.statistics import statistics
+    from flintmq.lake.stats.accumulate import Tally
+    from flintmq.lake.stats.statistics import statistics
 
     assert list(statistics(Tally(), []).as_dict()) == keys("`spark stats`")
 

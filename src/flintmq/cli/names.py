@@ -13,6 +13,7 @@ COMMANDS: Final = {
     "get": ("commands.get", "Show the message at an offset of a queue."),
     "query": ("commands.query", "Find messages by key."),
     "sql": ("commands.sql", "Query messages in SQL (DuckDB)."),
+    "stats": ("lake.stats", "Count rates, sizes, latency, queues, lag; make a page of them."),
     "export": ("lake.export", "Export messages to Parquet, Delta or Iceberg, without Spark."),
     "verify": ("commands.verify", "Check everything in a store against the log, or a part of it."),
     "rebuild": ("commands.rebuild", "Rebuild queues and index from the log."),

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from flintmq.spark.jobs.stats.accumulate import SEPARATOR, Tally
-from flintmq.spark.jobs.stats.lag import Lag
-from flintmq.spark.jobs.stats.statistics import Statistics, statistics
+from flintmq.lake.stats.accumulate import SEPARATOR, Tally
+from flintmq.lake.stats.lag import Lag
+from flintmq.lake.stats.statistics import Statistics, statistics
 from tests.cli.conftest import Run
 
 

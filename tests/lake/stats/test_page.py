@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from flintmq.arrow.schema import SPARK_SCHEMA, narrow
-from flintmq.spark.jobs.stats.accumulate import COLUMNS, Tally
-from flintmq.spark.jobs.stats.lag import Lag
-from flintmq.spark.jobs.stats.page import MARK, page
-from flintmq.spark.jobs.stats.statistics import Statistics, statistics
-from tests.spark.jobs.stats import browser
+from flintmq.lake.stats.accumulate import COLUMNS, Tally
+from flintmq.lake.stats.lag import Lag
+from flintmq.lake.stats.page import MARK, page
+from flintmq.lake.stats.statistics import Statistics, statistics
+from tests.lake.stats import browser
 
 HOSTILE = "<script>document.title='broken'</script>\"><img src=x onerror=\"document.title='broken'\">"
 EMPTY = {"br", "hr", "img", "input", "link", "meta"}

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from flintmq.spark.jobs.stats.sketches import WIDTHS, Histogram, Repeats, Series, Top, cell_begin, cell_of
+from flintmq.lake.stats.sketches import WIDTHS, Histogram, Repeats, Series, Top, cell_begin, cell_of
 
 
 def through_json(state: object) -> object:

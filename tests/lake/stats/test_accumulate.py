@@ -10,7 +10,7 @@ from flintmq.cluster.member import ONLY, Member
 from flintmq.lake.read.options import ReadOptions
 from flintmq.lake.read.scan import plan_scan
 from flintmq.lake.read.splits import LogRange, equal_ranges
-from flintmq.spark.jobs.stats.accumulate import LONGEST_MS, SEPARATOR, Tally, queue_key
+from flintmq.lake.stats.accumulate import LONGEST_MS, SEPARATOR, Tally, queue_key
 from flintmq.spark.jobs.stats.job import StoreCount, count_task
 from flintmq.store.commitlog.report import Report
 from tests.compat.stores import Golden

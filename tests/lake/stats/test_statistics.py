@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from flintmq.spark.jobs.stats.accumulate import Tally, queue_key
-from flintmq.spark.jobs.stats.lag import Lag
-from flintmq.spark.jobs.stats.statistics import BUCKETS, ms_text, statistics, time_text
+from flintmq.lake.stats.accumulate import Tally, queue_key
+from flintmq.lake.stats.lag import Lag
+from flintmq.lake.stats.statistics import BUCKETS, ms_text, statistics, time_text
 
 
 def tally(*queues: tuple[str, int, int], times: tuple[int, ...] = (), late: int = 10) -> Tally:

@@ -13,9 +13,9 @@ from flintmq import Message, MessageStore
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import CorruptStoreError, UsageError
 from flintmq.spark.jobs.stats.job import stats
-from flintmq.spark.jobs.stats.page import MARK, page
+from flintmq.lake.stats.page import MARK, page
 from flintmq.testing import write_store
-from tests.spark.jobs.stats import browser
+from tests.lake.stats import browser
 
 pytestmark = pytest.mark.spark
 PICTURE = Path(__file__).resolve().parents[4] / "docs" / "pictures" / "stats.png"

@@ -2,11 +2,12 @@
 
 Goal: statistics of a log of any size in one pass, without bodies and in bounded memory. Plan: Arrow and NumPy reduce a
 batch to a row for each queue, host, topic and bucket of time, and only these rows reach Python and the summaries of
-`sketches`.
+`sketches`. So tasks on threads of one process wait little for each other: Arrow and NumPy work without the GIL.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,19 +15,22 @@ import pyarrow as pa
 import pyarrow.compute
 
 from flintmq.cluster.member import ONLY
-from flintmq.spark.jobs.stats.sketches import WIDTHS, Histogram, Numbers, Repeats, Series, Top
+from flintmq.lake.stats.hashes import hashes
+from flintmq.lake.stats.sketches import WIDTHS, Histogram, Numbers, Repeats, Series, Top
 
 pc: Any = pyarrow.compute  # its stubs know one array type a call
+Texts = tuple["pa.Array[Any]", Numbers]  # a dictionary of texts, and indices into it
 
 COLUMNS = (
     *("topic", "queue_id", "queue_offset", "keys", "msg_id"),
     *("born_timestamp", "born_host", "store_timestamp", "size"),
 )
-QUEUES, HOSTS, VALUES, SAMPLE = 8192, 8192, 1024, 16_384
+TOPICS, QUEUES, HOSTS, VALUES, SAMPLE = 8192, 8192, 8192, 1024, 16_384
 CELLS, SERIES_NAMES, BATCH_BUCKETS = 8192, 64, 256
 LONGEST_MS = 1 << 45  # a thousand years: the limit of a latency
 SEPARATOR = "\x02"  # separates a topic from its queue or value: it cannot be in a property
 
+TOPIC_FOLDS = "++>"  # messages, bytes, largest latency
 QUEUE_FOLDS = "++>>"  # messages, bytes, largest queue offset, largest latency
 HOST_FOLDS = "++++>"  # messages, bytes, sum and number of latencies, largest latency
 CELL_FOLDS = "++++>"  # messages, bytes, sum and number of latencies, largest latency
@@ -77,20 +81,23 @@ class Values(_Counts):
         self.repeats = Repeats(SAMPLE)  # number of values, and of those that occur again
         self.top = Top(VALUES, "+")
 
-    def add(self, values: pa.Array[Any], counts: Numbers) -> None:
-        """Count values, each given once, of the form TOPIC SEPARATOR VALUE."""
-        from pandas.util import hash_array
+    def add(self, topics: Texts, texts: Texts, counts: Numbers) -> None:
+        """Count values, each pair of a topic and a text once; both are dictionaries with indices into them."""
+        # The two hashes are independent of each other, so their sum is as even as each.
+        found = [hashes(words)[index] for words, index in (topics, texts)]
+        self.repeats.add(found[0] * np.uint64(3) + found[1], counts)
+        order = np.argsort(-counts, kind="stable")
+        least = 1 if len(self.top.rows) >= VALUES else 0  # a value that occurs once could only displace frequent ones
+        kept = order[counts[order] > least][:VALUES]
+        if len(kept) < len(order):
+            self.top.missed += int(counts[order[len(kept)]])
+        names = [words.take(pa.array(index[kept])).to_pylist() for words, index in (topics, texts)]
+        for topic, text, count in zip(*names, counts[kept].tolist(), strict=True):
+            self.top.add(f"{topic}{SEPARATOR}{text}", [count])
 
-        if not len(values):
-            return
-        texts = values.to_numpy(zero_copy_only=False)
-        self.repeats.add(hash_array(texts, categorize=False), counts)
-        if len(self.top.rows) >= VALUES:  # a value that occurs once could only displace frequent ones
-            often = counts > 1
-            self.top.missed += bool((~often).any())
-            texts, counts = texts[often], counts[often]
-        for text, count in zip(texts, counts.tolist(), strict=True):
-            self.top.add(text, [count])
+    def answer(self) -> dict[str, Any]:
+        largest = max((row[0] for row in self.top.rows.values()), default=1)
+        return {"messages": self.messages, **self.repeats.answer(largest)}
 
 
 class Tally(_Counts):
@@ -103,7 +110,7 @@ class Tally(_Counts):
     """
 
     SUMS = ("messages", "bytes", "ahead", "undated")
-    PARTS = ("queues", "hosts", "keys", "ids", "sizes", "latency", "series")
+    PARTS = ("topics", "queues", "hosts", "keys", "ids", "sizes", "latency", "series")
 
     def __init__(self, broker: str = ONLY) -> None:
         """Begin with nothing; `broker` is that of the queues."""
@@ -111,7 +118,7 @@ class Tally(_Counts):
         self.messages = self.bytes = self.ahead = self.undated = 0
         self.first: int | None = None  # first, last: least and largest store time, ms
         self.last: int | None = None
-        self.queues = Top(QUEUES, QUEUE_FOLDS)
+        self.topics, self.queues = Top(TOPICS, TOPIC_FOLDS), Top(QUEUES, QUEUE_FOLDS)
         self.hosts = Top(HOSTS, HOST_FOLDS)
         self.keys, self.ids = Values(), Values()
         self.sizes, self.latency = Histogram(), Histogram()
@@ -136,9 +143,10 @@ class Tally(_Counts):
         if stored.null_count < len(stored):
             ends = pc.min_max(stored)
             self._ends(ends["min"].as_py(), ends["max"].as_py())
+        topic = batch.column("topic").dictionary_encode()
         table = pa.table(
             {
-                "topic": batch.column("topic").dictionary_encode(),
+                "topic": topic,
                 "queue": batch.column("queue_id"),
                 "offset": batch.column("queue_offset"),
                 "size": pa.array(size, pa.int64()),
@@ -150,13 +158,18 @@ class Tally(_Counts):
         self._add_queues(table)
         self._add_hosts(table, batch.column("born_host"))
         self._add_moments(table, stored)
-        self._add_values(self.keys, batch.column("topic"), batch.column("keys"), several=True)
-        self._add_values(self.ids, batch.column("topic"), batch.column("msg_id"), several=False)
+        self._add_values(self.keys, topic, batch.column("keys"), several=True)
+        self._add_values(self.ids, topic, batch.column("msg_id"), several=False)
 
     def _add_queues(self, table: pa.Table) -> None:
         sums = [([], "count_all"), ("size", "sum"), ("offset", "max"), ("latency", "max")]
         for topic, queue, *row in _grouped(table, ["topic", "queue"], sums):
-            self.queues.add(queue_key(topic, queue, self._broker), row)
+            self.add_queue(topic, queue, row)
+
+    def add_queue(self, topic: str, queue: int, row: list[int]) -> None:
+        """Count messages of a queue, a row of QUEUE_FOLDS, for it and for its topic."""
+        self.queues.add(queue_key(topic, queue, self._broker), row)
+        self.topics.add(topic, [row[0], row[1], row[3]])
 
     def _add_hosts(self, table: pa.Table, hosts: pa.Array[Any]) -> None:
         encoded = hosts.dictionary_encode()
@@ -177,32 +190,39 @@ class Tally(_Counts):
             buckets = times // self.series.width
         dated = table.append_column("bucket", pa.array(buckets))
         sums = [([], "count_all"), ("size", "sum"), ("counted", "sum"), ("known", "sum"), ("latency", "max")]
-        for topic, bucket, *row in _grouped(dated, ["topic", "bucket"], sums):
+        rows = _grouped(dated, ["topic", "bucket"], sums)
+        if not self.series.full:  # the first names are kept apart: those of the topics with most messages
+            counts: Counter[str] = Counter()
+            for topic, _, messages, *_ in rows:
+                counts[topic] += messages
+            rows.sort(key=lambda row: (-counts[row[0]], row[0]))
+        for topic, bucket, *row in rows:
             self.series.add(bucket, topic, row)
         self.series.settle()
 
     @staticmethod
-    def _add_values(values: Values, topic: pa.Array[Any], column: pa.Array[Any], several: bool) -> None:
+    def _add_values(values: Values, topic: Any, column: Any, several: bool) -> None:
         """Count the values of a column; a value that a message has several times counts once."""
         there = pc.fill_null(pc.not_equal(column, ""), False)
         topic, column = topic.filter(there), column.filter(there)
-        parent = None
+        message = np.arange(len(column))
         if several:
             parts = pc.split_pattern(column, " ")
             parent, column = pc.list_parent_indices(parts), pc.list_flatten(parts)
             there = pc.not_equal(column, "")
             parent, column = parent.filter(there), column.filter(there)
-            topic = topic.take(parent)
-        encoded = pc.binary_join_element_wise(topic, column, SEPARATOR).dictionary_encode()
-        index = encoded.indices.to_numpy().astype(np.int64)
-        if parent is None:
-            values.messages += len(index)
-        else:
-            count = max(1, len(encoded.dictionary))
-            pairs = np.unique(parent.to_numpy().astype(np.int64) * count + index)
-            values.messages += len(np.unique(pairs // count))
-            index = pairs % count
-        values.add(encoded.dictionary, np.bincount(index, minlength=len(encoded.dictionary)).astype(np.int64))
+            topic, message = topic.take(parent), parent.to_numpy()
+        if not len(column):
+            return
+        encoded = column.dictionary_encode()
+        texts, among = len(encoded.dictionary), len(topic.dictionary) * len(encoded.dictionary)
+        pairs = topic.indices.to_numpy().astype(np.int64) * texts + encoded.indices.to_numpy()
+        if several:
+            both = np.unique(message.astype(np.int64) * among + pairs)
+            message, pairs = both // among, both % among
+        values.messages += 1 + int(np.count_nonzero(np.diff(message)))
+        pairs, counts = np.unique(pairs, return_counts=True)
+        values.add((topic.dictionary, pairs // texts), (encoded.dictionary, pairs % texts), counts.astype(np.int64))
 
     def merge(self, other: Tally) -> None:
         super().merge(other)

@@ -58,6 +58,7 @@ DARK = _variables(
 )
 STYLE = (
     f":root{{color-scheme:light dark;{LIGHT}}}@media(prefers-color-scheme:dark){{:root{{{DARK}}}}}"
+    f"@media print{{:root{{color-scheme:light;{LIGHT}--page:#ffffff;}}}}"  # paper is white
     "svg text{font:12px system-ui,'Segoe UI','DejaVu Sans',sans-serif;fill:var(--soft)}"
     "svg .grid{stroke:var(--line)}svg .base{stroke:var(--soft)}"
     + "".join(f".f{i}{{fill:var(--c{i})}}.l{i}{{stroke:var(--c{i});fill:none;stroke-width:2}}" for i in range(COLOURS))
@@ -70,7 +71,7 @@ def templates() -> jinja2.Environment:
     try:
         import jinja2
     except ImportError as error:
-        raise MissingExtraError("making a page needs jinja2; run: pip install 'flintmq[spark]'") from error
+        raise MissingExtraError("making a page needs jinja2; run: pip install 'flintmq[stats]'") from error
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
         autoescape=True,
