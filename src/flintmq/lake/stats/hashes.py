@@ -1,7 +1,7 @@
-"""Hashes texts to 64 bits, all of an Arrow array at once: SipHash-2-4 in NumPy.
+"""Hashes texts to 64 bits, all of an Arrow array at once: MurmurHash64A in NumPy.
 
-A hash says which values are in a sample, and which are equal; the key is fixed, so all tasks of a count agree. A store
-is hostile: with a weaker hash a producer could choose keys that are counted as one.
+A hash says which values are in a sample, and which are equal; the seed is fixed, so all tasks of a count agree, and so
+do two counts. Who sends keys can choose some that are counted as one: no more than one who sends one key twice.
 """
 
 from __future__ import annotations
@@ -13,63 +13,44 @@ import numpy.typing as npt
 import pyarrow as pa
 
 Words = npt.NDArray[np.uint64]
-KEY = b"flintmq-counting"
-CHUNK = 1 << 14  # texts; their state fits a processor's cache
-_BEGIN = np.frombuffer(b"somepseudorandomlygeneratedbytes", ">u8").astype(np.uint64)
-_MASKS = np.array([(1 << 8 * count) - 1 for count in range(9)], np.uint64)
+SEED = 0
+_M, _R = np.uint64(0xC6A4A7935BD1E995), np.uint64(47)
+_MASKS = np.array([(1 << 8 * count) - 1 for count in range(8)], np.uint64)
 
 
-def hashes(texts: pa.Array[Any], key: bytes = KEY) -> Words:
-    """Return the SipHash-2-4 of each text's UTF-8; the array is of strings, none of them null."""
+def hashes(texts: pa.Array[Any]) -> Words:
+    """Return the MurmurHash64A of each text's UTF-8; the array is of strings, none of them null."""
     assert texts.type in (pa.string(), pa.binary()) and texts.null_count == 0
-    _, ends, data = texts.buffers()
-    found = np.empty(len(texts), np.uint64)
     if not len(texts):
-        return found
+        return np.empty(0, np.uint64)
+    _, ends, data = texts.buffers()
     offsets = np.frombuffer(ends, np.int32)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
-    held = np.zeros(int(offsets[-1] - offsets[0]) + 8, np.uint8)  # so that each text has a word at its end
+    held = np.zeros(int(offsets[-1] - offsets[0]) + 8, np.uint8)  # so that a word can be read at each text's end
     if data is not None:
         held[:-8] = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]
-    offsets -= offsets[0]
     words = np.ndarray(len(held) - 7, "<u8", held.data, strides=(1,))  # the eight bytes from each byte on
     lengths = np.diff(offsets)
-    order = np.argsort(-lengths, kind="stable")  # the longest first: those that go on are always the first
-    for at in range(0, len(order), CHUNK):
-        some = order[at : at + CHUNK]
-        found[some] = _chunk(words, offsets[some], lengths[some], np.frombuffer(key, "<u8"))
+    order = np.argsort(-lengths, kind="stable")
+    found = np.empty(len(texts), np.uint64)
+    found[order] = _hashed(words, (offsets - offsets[0])[order], lengths[order])
     return found
 
 
-def _chunk(words: Words, begins: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], key: Words) -> Words:
-    state = np.empty((4, len(begins)), np.uint64)
-    state[:] = (_BEGIN ^ key[[0, 1, 0, 1]])[:, None]
-    for at in range(0, int(lengths[0]) + 1, 8):  # a text of n bytes has n // 8 + 1 words
-        going = int(np.searchsorted(-lengths, -at, "right"))
-        left = lengths[:going] - at
-        word = words[begins[:going] + at] & _MASKS[np.minimum(left, 8)]
-        word |= np.where(left < 8, lengths[:going] << 56, 0).astype(np.uint64)
-        _mix(state[:, :going], word)
-    state[2] ^= np.uint64(0xFF)
-    for _ in range(2):
-        _mix(state, np.zeros(1, np.uint64))
-    return np.bitwise_xor.reduce(state)
-
-
-def _mix(state: Words, word: Words) -> None:
-    """Take a word into the states: two rounds."""
-    a, b, c, d = state
-    d ^= word
-    for _ in range(2):
-        a += b
-        c += d
-        b[:], d[:] = _turned(b, 13) ^ a, _turned(d, 16) ^ c
-        a[:] = _turned(a, 32)
-        c += b
-        a += d
-        b[:], d[:] = _turned(b, 17) ^ c, _turned(d, 21) ^ a
-        c[:] = _turned(c, 32)
-    a ^= word
-
-
-def _turned(words: Words, bits: int) -> Words:
-    return (words << np.uint64(bits)) | (words >> np.uint64(64 - bits))
+def _hashed(words: Words, begins: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> Words:
+    """Hash texts that are ordered by length, the longest first: those that go on are always the first."""
+    found = np.uint64(SEED) ^ (lengths.astype(np.uint64) * _M)
+    step = int(lengths[0]) if lengths[0] == lengths[-1] else 0  # of equal length, as ids are: no places to look up
+    for at in range(0, int(lengths[0]) - 7, 8):
+        going = int(np.searchsorted(-lengths, -(at + 8), "right"))
+        word = words[begins[0] + at :: step][:going] * _M if step else words[begins[:going] + at] * _M
+        word ^= word >> _R
+        word *= _M
+        some = found[:going]
+        some ^= word
+        some *= _M
+    rest = lengths & 7
+    tail = words[begins + (lengths - rest)] & _MASKS[rest]
+    found = np.where(rest > 0, (found ^ tail) * _M, found)
+    found ^= found >> _R
+    found *= _M
+    return found ^ (found >> _R)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import base64
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -88,42 +88,51 @@ class Repeats:
 
     def __init__(self, most: int) -> None:
         self.most, self.level, self.occurrences = most, 0, 0
-        self.counts: dict[int, int] = {}
+        self.hashes: Hashes = np.empty(0, np.uint64)  # in their order, each once
+        self.counts: Numbers = np.empty(0, np.int64)
 
     def add(self, hashes: Hashes, counts: Numbers) -> None:
         """Count values, each given once by its hash."""
         self.occurrences += int(counts.sum())
-        if self.level:
-            kept = hashes >> np.uint64(64 - self.level) == 0
-            hashes, counts = hashes[kept], counts[kept]
-        self._add(zip(hashes.tolist(), counts.tolist(), strict=True))
+        self._add(hashes, counts)
 
-    def _add(self, pairs: Iterable[tuple[int, int]]) -> None:
-        held = self.counts
-        for value, count in pairs:
-            held[value] = held.get(value, 0) + count
-        while len(self.counts) > self.most:
+    def _add(self, hashes: Hashes, counts: Numbers) -> None:
+        kept = hashes <= self._last
+        hashes = np.concatenate([self.hashes, hashes[kept]])
+        counts = np.concatenate([self.counts, counts[kept]])
+        if not len(hashes):
+            return
+        order = np.argsort(hashes)
+        hashes, counts = hashes[order], counts[order]
+        begins = np.flatnonzero(np.concatenate([[True], hashes[1:] != hashes[:-1]]))
+        self.hashes, self.counts = hashes[begins], np.add.reduceat(counts, begins)
+        while len(self.hashes) > self.most:
             self._rise(self.level + 1)
+
+    @property
+    def _last(self) -> np.uint64:
+        """Return the largest hash that is kept."""
+        return np.uint64((1 << 64 - self.level) - 1)
 
     def _rise(self, level: int) -> None:
         self.level = max(level, self.level)
-        self.counts = {value: count for value, count in self.counts.items() if not value >> (64 - self.level)}
+        kept = np.searchsorted(self.hashes, self._last, "right")
+        self.hashes, self.counts = self.hashes[:kept], self.counts[:kept]
 
     def merge(self, other: Repeats) -> None:
         self.occurrences += other.occurrences
         self._rise(other.level)
-        self._add((value, count) for value, count in other.counts.items() if not value >> (64 - self.level))
+        self._add(other.hashes, other.counts)
 
     def state(self) -> dict[str, Any]:
-        """Return what is held as a dict for JSON; the counts as one text, since lists of them take six times as much."""
-        pairs = np.array([[*self.counts], [*self.counts.values()]], np.uint64)
-        counts = base64.b64encode(pairs.tobytes()).decode("ascii")
-        return {"level": self.level, "occurrences": self.occurrences, "counts": counts}
+        """Return what is held as a dict for JSON; arrays as text, since lists of numbers take six times as much."""
+        hashes, counts = (base64.b64encode(part.tobytes()).decode("ascii") for part in (self.hashes, self.counts))
+        return {"level": self.level, "occurrences": self.occurrences, "hashes": hashes, "counts": counts}
 
     def load(self, state: dict[str, Any]) -> Repeats:
         self.level, self.occurrences = state["level"], state["occurrences"]
-        hashes, counts = np.frombuffer(base64.b64decode(state["counts"]), np.uint64).reshape(2, -1).tolist()
-        self.counts = dict(zip(hashes, counts, strict=True))
+        self.hashes = np.frombuffer(base64.b64decode(state["hashes"]), np.uint64)
+        self.counts = np.frombuffer(base64.b64decode(state["counts"]), np.int64)
         return self
 
     def answer(self, largest: int = 1) -> dict[str, Any]:
@@ -136,15 +145,16 @@ class Repeats:
             largest: how often the most frequent value is known to occur. The sample may lack it, so its own errors
                 would be too small: the surplus then comes from `occurrences` and the distinct values.
         """
-        more = [count - 1 for count in self.counts.values() if count > 1]
+        more = self.counts[self.counts > 1] - 1
         scale = 1 << self.level
-        distinct, surplus = len(self.counts) * scale, sum(more) * scale
+        distinct, surplus = len(self.counts) * scale, int(more.sum()) * scale
 
-        def error(squares: int) -> int:
+        def error(squares: float) -> int:
             return round((scale * (scale - 1) * squares) ** 0.5)
 
         unseen = max(1, largest - 1) ** 2  # also where the sample has none that repeats
-        errors = error(len(self.counts)), error(len(more) or 1), error(sum(count * count for count in more) + unseen)
+        squares = float(np.square(more.astype(np.float64)).sum()) + unseen
+        errors = error(len(self.counts)), error(len(more) or 1), error(squares)
         if errors[0] < errors[2]:
             surplus, errors = max(0, self.occurrences - distinct), (errors[0], errors[1], errors[0])
         return {
@@ -159,6 +169,7 @@ class Repeats:
 
 
 STEPS = 32  # of a histogram, from one power of two to the next
+SMALL = 1 << 15
 
 
 class Histogram:
@@ -178,7 +189,12 @@ class Histogram:
         assert self.least is not None and self.least >= 0  # a negative one has no cell
         high, low = (int(half.sum()) for half in (values >> 32, values & 0xFFFFFFFF))  # neither sum leaves 64 bits
         self.sum += (high << 32) + low
-        counts = np.bincount(cell_of(values))
+        if values.max() < SMALL:  # of such values fewer differ than there are: cells of those are quicker
+            among = np.bincount(values)
+            values = np.flatnonzero(among)
+            counts = np.bincount(cell_of(values), among[values]).astype(np.int64)  # of floats: exact below 2**53
+        else:
+            counts = np.bincount(cell_of(values))
         cells = np.flatnonzero(counts)
         self.cells.update(dict(zip(cells.tolist(), counts[cells].tolist(), strict=True)))
 
