@@ -86,5 +86,5 @@ def test_what_is_not_installed_is_named(
 
 
 def test_json_of_an_empty_choice(run: Run, golden: Any) -> None:
-    result = run("stats", golden("basic").path, "--until", "1000", "--json")
+    result = run("stats", golden("basic").path, "--until", "2001-01-01", "--json")
     assert result.code == 0 and json.loads(result.out)["messages"] == 0

@@ -3,6 +3,8 @@
 import math
 import random
 from collections import Counter
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +19,14 @@ from flintmq.lake.stats.statistics import Statistics
 from flintmq.testing import write_store
 
 STORES = 50
-off_by: list[tuple[int, float]] = []  # seed, and the error of each estimate as a multiple of its standard error
+Counts = Callable[[int], tuple[Statistics, dict[str, Any]]]
 
 
 def made(path: Path, seed: int) -> Path:
     rng = random.Random(seed)
     return write_store(
         path, rng.randrange(1500, 6000), seed=seed, topics=rng.randrange(1, 9), queues=rng.randrange(1, 9),
-        keys=rng.randrange(1, 4), kinds=rng.choice(["", "odd", "flags", "ipv6"]), waves=rng.randrange(3),
+        keys=rng.randrange(1, 4), kinds=rng.choice([(), "odd", "flags", "ipv6"]), waves=rng.randrange(3),
         body_bytes=(0, rng.choice([60, 900, 9000])), duration_ms=rng.choice([1, 5000, 10**7, 10**10]),
         commit_log_file_size=1 << 20,
     ).path  # fmt: skip
@@ -32,7 +34,8 @@ def made(path: Path, seed: int) -> Path:
 
 def every_value(path: Path) -> dict[str, Any]:
     """Count with dicts and sorted lists, a row at a time."""
-    rows = flintmq.scan_arrow(path, columns=list(COLUMNS)).read_all().to_pylist()
+    with flintmq.open_store(path) as view:
+        rows = [{name: getattr(message, name) for name in COLUMNS} for message in view.messages()]
     assert rows
     keys: Counter[tuple[str, str]] = Counter()
     for row in rows:
@@ -54,12 +57,24 @@ def every_value(path: Path) -> dict[str, Any]:
     }
 
 
+@pytest.fixture(scope="module")
+def counts(tmp_path_factory: pytest.TempPathFactory) -> Counts:
+    """counts(seed): the statistics of a made store, and what is in it; each is counted once."""
+
+    @cache
+    def count(seed: int) -> tuple[Statistics, dict[str, Any]]:
+        path = made(tmp_path_factory.mktemp("made") / "s", seed)
+        with pytest.MonkeyPatch.context() as patch:
+            if seed % 2:  # a sample so small that estimates are needed, though a store is not large
+                patch.setattr(accumulate, "SAMPLE", 400)
+            return stats(path, workers=Threads(2)), every_value(path)
+
+    return count
+
+
 @pytest.mark.parametrize("seed", range(STORES))
-def test_a_made_store(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = made(tmp_path / "s", seed)
-    if seed % 2:
-        monkeypatch.setattr(accumulate, "SAMPLE", 400)  # so that estimates are needed, and a store need not be large
-    found, true = stats(path, workers=Threads(2)), every_value(path)
+def test_a_made_store(counts: Counts, seed: int) -> None:
+    found, true = counts(seed)
     for name in ("messages", "bytes", "first_time", "last_time"):
         assert getattr(found, name) == true[name], name
     assert {one["topic"]: one["messages"] for one in found.topics} == true["topics"]
@@ -71,7 +86,7 @@ def test_a_made_store(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
     for name in ("sizes", "latency"):
         spread(getattr(found, name), true[name])
     for name in ("keys", "ids"):
-        values(found, name, true[name], seed)
+        values(found, name, true[name])
 
 
 def spread(found: dict[str, Any], true: list[int]) -> None:
@@ -82,30 +97,34 @@ def spread(found: dict[str, Any], true: list[int]) -> None:
         assert exact <= found[name] <= exact * (1 + found["quantile_error"]), name
 
 
-def values(found: Statistics, name: str, true: "Counter[Any]", seed: int) -> None:
+def values(found: Statistics, name: str, true: "Counter[Any]") -> None:
     got = getattr(found, name)
-    exact = {
-        "distinct": len(true),
-        "repeated": sum(count > 1 for count in true.values()),
-        "surplus": true.total() - len(true),
-    }
     for one in got["top"]:
         count = true[one["topic"], one["value"]]
         assert one["messages"] <= count <= one["messages"] + found.missed.get(name, 0)
-    errors = {"distinct": got["distinct_error"], "repeated": got["repeated_error"], "surplus": got["error"]}
-    if got["exact"]:
-        assert {kind: got[kind] for kind in exact} == exact and set(errors.values()) == {0}
-        return
-    for kind, value in exact.items():
-        assert errors[kind] > 0 and abs(got[kind] - value) <= 4.5 * errors[kind], (name, kind)
-        off_by.append((seed, (got[kind] - value) / errors[kind]))
+    for kind, (off, error) in off_by(got, true).items():
+        assert (off, error) == (0, 0) if got["exact"] else error > 0 and abs(off) <= 4.5 * error, (name, kind)
 
 
-def test_errors_are_those_that_are_named() -> None:
+def off_by(got: dict[str, Any], true: "Counter[Any]") -> dict[str, tuple[int, int]]:
+    """Of each number of values: what it is off by, and the error that is named."""
+    repeated = sum(count > 1 for count in true.values())
+    return {
+        "distinct": (got["distinct"] - len(true), got["distinct_error"]),
+        "repeated": (got["repeated"] - repeated, got["repeated_error"]),
+        "surplus": (got["surplus"] - (true.total() - len(true)), got["error"]),
+    }
+
+
+def test_errors_are_those_that_are_named(counts: Counts) -> None:
     """Of all estimates about two of three are within their standard error, and they err to both sides."""
-    if len({seed for seed, _ in off_by}) < STORES // 2:
-        pytest.skip("the tests of the stores did not all run here")
-    all_of = [off for _, off in off_by]
+    every = [
+        pair
+        for found, true in map(counts, range(1, STORES, 2))
+        for name in ("keys", "ids")
+        for pair in off_by(getattr(found, name), true[name]).values()
+    ]
+    all_of = [off / error for off, error in every if error]
     assert len(all_of) > 100
     assert sum(abs(off) <= 1 for off in all_of) / len(all_of) > 0.55
     assert sum(abs(off) <= 2 for off in all_of) / len(all_of) > 0.9

@@ -7,7 +7,22 @@ import pytest
 
 from flintmq.lake.stats.commands import LINE_CHARS, Commands, quoted
 
-HOSTILE = ["plain", "a b", "$(rm -rf ~)", "`id`", "it's", '"', "a\nb", "\x1b[2J", "\u202etxt", "\u5e93\u5b58", "-x", "\\", "'\n'", "%s\x01'"]
+HOSTILE = [
+    "plain",
+    "a b",
+    "$(rm -rf ~)",
+    "`id`",
+    "it's",
+    '"',
+    "a\nb",
+    "\x1b[2J",
+    "\u202etxt",
+    "\u5e93\u5b58",
+    "-x",
+    "\\",
+    "'\n'",
+    "%s\x01'",
+]
 
 
 @pytest.mark.parametrize("word", HOSTILE)

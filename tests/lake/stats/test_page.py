@@ -128,7 +128,7 @@ const all = s => [...document.querySelectorAll(s)], style = (e, part) => getComp
 parent.document.title = JSON.stringify({
     ground: style(document.body).backgroundColor, ink: style(document.body).color,
     wide: document.documentElement.scrollWidth,
-    hints: all(".wide").filter(e => style(e, "::before").display != "none" || style(e).backgroundImage != "none").length,
+    hints: all(".wide").filter(e => style(e, "::before").display + style(e).backgroundImage != "nonenone").length,
     cut: all(".wide").filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.getAttribute("aria-label")),
     shown: all(".wide").length, commands: all("code").filter(e => e.getBoundingClientRect().height > 0).length,
 });
@@ -171,7 +171,7 @@ def sheets_of(text: str, tmp_path: Path) -> dict[str, tuple[int, int]]:
     pdf = out.read_bytes().decode("latin-1")
     objects = {int(found[1]): found[2] for found in re.finditer(r"(\d+) 0 obj\n(.*?)endobj", pdf, re.DOTALL)}
     pages = [text for text in objects.values() if re.search(r"/Type\s*/Page\b", text)]
-    assert all("595" in page and "84" in page for page in pages)  # A4 in points
+    assert all("/MediaBox [0 0 594.9" in page and " 841.9" in page for page in pages)  # A4 in points
     ends: dict[str, list[int]] = {}
     for sheet, page_text in enumerate(pages):
         listed = re.search(r"/Annots\s*\[([^\]]*)\]", page_text)

@@ -139,7 +139,7 @@ def test_a_browser_shows_the_figures(tmp_path: Path) -> None:
         found.hot_queues[0]["messages"],
         found.keys["distinct"],
     ):
-        assert f"{number:,}</" in dom
+        assert f"{number:,}" in dom
     out.write_text(page(replace(found, store="/var/rocketmq/store")), encoding="utf-8")  # for the docs, not of here
     bright = browser.picture(out, tmp_path / "profile", tmp_path / "light.png", *SIZE)
     dark = browser.picture(out, tmp_path / "profile", tmp_path / "dark.png", *SIZE, dark=True)
@@ -205,17 +205,17 @@ def test_several_stores_here_and_on_object_storage(golden: Any, objects: Any, tm
 def test_a_report_of_an_earlier_version_is_replaced(golden: Any, tmp_path: Path) -> None:
     out = tmp_path / "r.html"
     for mark in MARKS:
-        out.write_text(mark + "old")
+        out.write_text(mark + "a report of yesterday")
         stats(str(golden("basic").path), str(out))
-        assert "old" not in out.read_text(encoding="utf-8")
+        assert "yesterday" not in out.read_text(encoding="utf-8")
 
 
 def apart_from(found: dict[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name not in ("made", *names)}
 
 
-@pytest.mark.parametrize("kinds", ["", "all"])
-def test_how_many_count_changes_nothing(tmp_path: Path, kinds: str) -> None:
+@pytest.mark.parametrize("kinds", [(), "all"])
+def test_how_many_count_changes_nothing(tmp_path: Path, kinds: Any) -> None:
     """Beyond what a task can hold exactly, too: more keys than a sample, more queues than a table."""
     path = write_store(
         tmp_path / "s", 40_000, seed=3, topics=30, queues=300, keys=2, kinds=kinds, body_bytes=(10, 2000)
@@ -228,11 +228,21 @@ def test_how_many_count_changes_nothing(tmp_path: Path, kinds: str) -> None:
         assert apart_from(one[name], "top") == apart_from(many[name], "top")
 
 
-def test_a_topic_with_too_many_queues_keeps_its_count(tmp_path: Path) -> None:
+def test_a_topic_with_too_many_queues_keeps_its_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flintmq.lake.stats.accumulate.QUEUES", 500)
     path = write_store(tmp_path / "s", 30_000, topics=["T", "U"], queues=10_000, body_bytes=10, keys=0).path
     out = tmp_path / "r.html"
     found = stats(path, str(out))
-    assert found.missed.keys() == {"queues"} and found.queue_count < 20_000
+    assert "queues" in found.missed and found.queue_count <= 1000
     assert sum(one["messages"] for one in found.topics) == found.messages == 30_000
     assert sum(one["bytes"] for one in found.topics) == found.bytes
     assert "too many queues to count each" in out.read_text(encoding="utf-8")
+
+
+def test_a_clock_in_the_year_one_is_drawn(tmp_path: Path) -> None:
+    """The first step of an axis of thousands of years begins before the first year that there is."""
+    begin = -62_135_596_800_000
+    path = write_store(tmp_path / "s", 300, start_ms=begin, duration_ms=1_700_000_000_000 - begin).path
+    found = stats(path, str(tmp_path / "r.html"))
+    assert found.over_time["begin"][0] < begin == found.first_time
+    assert "Statistics of s" in (tmp_path / "r.html").read_text(encoding="utf-8")

@@ -156,5 +156,5 @@ def test_a_name_in_a_series_has_all_of_its_numbers() -> None:
         for number in order:
             whole.merge(Series(1000, 3, "+").load(through_json(parts[number].state())))
         named = {name: row[0] for (_, name), row in whole.cells.items() if name}
-        assert named == {name: true[name] for name in named} and named.keys() == {"b", "c"}
+        assert named == {name: true[name] for name in named} and {"b"} <= named.keys() <= {"b", "c"}
         assert whole.cells[0, ""][0] == true.total() - sum(named.values())

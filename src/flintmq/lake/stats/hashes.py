@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 Words = npt.NDArray[np.uint64]
+Places = npt.NDArray[np.int64]
 SEED = 0
 _M, _R = np.uint64(0xC6A4A7935BD1E995), np.uint64(47)
 _MASKS = np.array([(1 << 8 * count) - 1 for count in range(8)], np.uint64)
@@ -30,27 +31,32 @@ def hashes(texts: pa.Array[Any]) -> Words:
         held[:-8] = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]
     words = np.ndarray(len(held) - 7, "<u8", held.data, strides=(1,))  # the eight bytes from each byte on
     lengths = np.diff(offsets)
-    order = np.argsort(-lengths, kind="stable")
+    begins = (offsets - offsets[0])[:-1]
+    if (lengths == lengths[0]).all():  # as ids are
+        return _hashed(words, begins, lengths, int(lengths[0]))
+    order = np.argsort(-lengths, kind="stable")  # the longest first: those that go on are always the first
     found = np.empty(len(texts), np.uint64)
-    found[order] = _hashed(words, (offsets - offsets[0])[order], lengths[order])
+    found[order] = _hashed(words, begins[order], lengths[order], 0)
     return found
 
 
-def _hashed(words: Words, begins: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> Words:
-    """Hash texts that are ordered by length, the longest first: those that go on are always the first."""
+def _hashed(words: Words, begins: Places, lengths: Places, step: int) -> Words:
+    """Hash texts, the longest first; `step`: of texts one after another, the length of each."""
     found = np.uint64(SEED) ^ (lengths.astype(np.uint64) * _M)
-    step = int(lengths[0]) if lengths[0] == lengths[-1] else 0  # of equal length, as ids are: no places to look up
+    going = len(begins)
     for at in range(0, int(lengths[0]) - 7, 8):
-        going = int(np.searchsorted(-lengths, -(at + 8), "right"))
-        word = words[begins[0] + at :: step][:going] * _M if step else words[begins[:going] + at] * _M
+        if not step:
+            going = int(np.searchsorted(-lengths[:going], -(at + 8), "right"))
+        word = (words[at::step][:going] if step else words[begins[:going] + at]) * _M
         word ^= word >> _R
         word *= _M
         some = found[:going]
         some ^= word
         some *= _M
     rest = lengths & 7
-    tail = words[begins + (lengths - rest)] & _MASKS[rest]
-    found = np.where(rest > 0, (found ^ tail) * _M, found)
+    if rest.any():
+        tail = words[begins + (lengths - rest)] & _MASKS[rest]
+        found = np.where(rest > 0, (found ^ tail) * _M, found)
     found ^= found >> _R
     found *= _M
     return found ^ (found >> _R)

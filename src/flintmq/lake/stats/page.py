@@ -197,7 +197,9 @@ def _compared(earlier: Mapping[str, Any]) -> Card:
         if one["before"] is not None or one["now"] is not None
     ]
     heads = ["before", "now", "change"]
-    parts: list[Table | Words] = [Words(f"{_sentence(note).capitalize()}.", "text") for note in earlier["notes"]]
+    parts: list[Table | Words] = [
+        Words(_sentence(f"{note[0].upper()}{note[1:]}."), "text") for note in earlier["notes"]
+    ]
     parts.append(Table(["figure", *heads], rows, 3, about="Figures of both counts"))
     for kind, names, number in (("topics", ["topic"], "messages"), ("groups", ["group", "topic"], "messages behind")):
         if earlier[kind]:

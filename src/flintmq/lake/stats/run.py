@@ -21,7 +21,7 @@ from flintmq.lake.export.workers import Progress, Threads, Workers
 from flintmq.lake.read.members import plan_members
 from flintmq.lake.read.options import ReadOptions
 from flintmq.lake.read.scan import ScanPlan, scan_range
-from flintmq.lake.read.splits import LogRange, equal_ranges, split_count
+from flintmq.lake.read.splits import LogRange, equal_ranges, walk_count
 from flintmq.lake.stats.accumulate import COLUMNS, Tally, queue_key
 from flintmq.lake.stats.compare import compared, earlier
 from flintmq.lake.stats.lag import Lag, consumer_lag, merged
@@ -135,7 +135,7 @@ class StoreCount:
 
     def tasks(self, cores: int, most: int) -> list[tuple[StoreCount, LogRange]]:
         plan = self.plan
-        count = min(split_count(plan.end - plan.begin, cores), most)
+        count = min(walk_count(plan.end - plan.begin, cores), most)
         ranges = equal_ranges(plan.log, plan.begin, plan.end, count)
         return [(self, part) for part in ranges if part.begin < part.end]
 
@@ -151,6 +151,7 @@ class StoreCount:
             read.config,
             lambda topic, queue: _end(ends.get(queue_key(topic, queue, self.member.broker))),
             report,
+            self.plan.last,
         )
 
     def line(self) -> dict[str, Any]:

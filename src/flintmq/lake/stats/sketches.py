@@ -97,11 +97,15 @@ class Repeats:
         self._add(hashes, counts)
 
     def _add(self, hashes: Hashes, counts: Numbers) -> None:
-        kept = hashes <= self._last
-        hashes = np.concatenate([self.hashes, hashes[kept]])
-        counts = np.concatenate([self.counts, counts[kept]])
+        while True:
+            kept = hashes <= self._last
+            hashes, counts = hashes[kept], counts[kept]
+            if len(hashes) <= self.most:
+                break
+            self._rise(self.level + 1)
         if not len(hashes):
             return
+        hashes, counts = np.concatenate([self.hashes, hashes]), np.concatenate([self.counts, counts])
         order = np.argsort(hashes)
         hashes, counts = hashes[order], counts[order]
         begins = np.flatnonzero(np.concatenate([[True], hashes[1:] != hashes[:-1]]))

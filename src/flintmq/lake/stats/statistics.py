@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from typing import Any
 from flintmq.cluster.member import broker_words
 from flintmq.config.text import DAY_MS
 from flintmq.format.group_topics import DEAD
+from flintmq.format.text import utc
 from flintmq.lake.stats.accumulate import SEPARATOR, Tally, Values, queue_of
 from flintmq.lake.stats.lag import Lag
 from flintmq.lake.stats.sketches import STEPS, WIDTHS, Histogram, Series, cell_begin
@@ -301,10 +301,11 @@ def ms_text(value: float) -> str:
 
 
 def time_text(ms: int | None, digits: int = 3) -> str:
-    """Format a time in UTC by ISO 8601, with or without milliseconds."""
+    """Format a time in UTC by ISO 8601, with or without milliseconds; one outside the years 1 to 9999 as a number."""
     if ms is None:
         return "none"
-    moment = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(milliseconds=ms)
+    if (moment := utc(ms)) is None:
+        return f"{ms} ms"
     text = moment.strftime("%Y-%m-%d %H:%M:%S") + f".{ms % 1000:03d}"
     return text if digits else text[:-4]
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flintmq.errors import MissingExtraError
+from flintmq.format.text import utc
 
 if TYPE_CHECKING:
     import jinja2
@@ -113,8 +114,8 @@ class TimeAxis:
 
 def clock(times: Sequence[int], width_ms: int) -> TimeAxis:
     """Format times (ms), as long as needed to distinguish them."""
-    origin = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-    moments = [origin + datetime.timedelta(milliseconds=time) for time in times]
+    first_of_all = datetime.datetime.min.replace(tzinfo=datetime.UTC)  # a step may begin before the year 1
+    moments = [utc(time) or first_of_all for time in times]
     if not moments:
         return TimeAxis([], [], "")
     first, last = moments[0], moments[-1]
