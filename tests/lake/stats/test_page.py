@@ -191,7 +191,7 @@ def test_no_card_is_cut_by_the_end_of_a_sheet(tmp_path: Path) -> None:
     found = stats(store)
     found.compared = compared(older, found.as_dict())
     sheets = sheets_of(page(found), tmp_path)
-    assert len(sheets) == 10 and {one[0] for one in sheets.values()} > {0, 1}
+    assert len(sheets) == 10 and max(begin for begin, _ in sheets.values()) > 1
     assert [card for card, (begin, end) in sheets.items() if begin != end] == []
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 from flintmq.errors import UsageError
@@ -51,7 +53,7 @@ def earlier(path: str) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise UsageError(f"--compare {path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
     try:
-        found = json.loads(data) if len(data) <= MOST_BYTES else None
+        found: dict[str, Any] = json.loads(data) if len(data) <= MOST_BYTES else {}
         _check(found)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         text = f"--compare {path}: is not what flintmq stats --json prints ({_reason(error)})"
@@ -89,9 +91,7 @@ def _check(found: Any) -> None:
 
 
 def _number(found: Any, place: Iterable[str]) -> float | None:
-    value = found
-    for name in place:
-        value = value[name]
+    value: float | None = reduce(getitem, place, found)
     wrong = isinstance(value, bool) or not isinstance(value, int | float | None)
     if wrong or (value is not None and not abs(value) < MOST_NUMBER):  # nor NaN
         raise TypeError(f"{'.'.join(place)} is no number")

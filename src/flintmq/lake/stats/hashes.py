@@ -24,6 +24,8 @@ def hashes(texts: pa.Array[Any]) -> Words:
     assert texts.type in (pa.string(), pa.binary()) and texts.null_count == 0
     if not len(texts):
         return np.empty(0, np.uint64)
+    ends: Any
+    data: Any
     _, ends, data = texts.buffers()
     offsets = np.frombuffer(ends, np.int32)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
     held = np.zeros(int(offsets[-1] - offsets[0]) + 8, np.uint8)  # so that a word can be read at each text's end

@@ -14,6 +14,7 @@ and driver). The exact parts of the results do not depend on the order in which 
 from __future__ import annotations
 
 import base64
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -154,7 +155,7 @@ class Repeats:
         distinct, surplus = len(self.counts) * scale, int(more.sum()) * scale
 
         def error(squares: float) -> int:
-            return round((scale * (scale - 1) * squares) ** 0.5)
+            return round(math.sqrt(scale * (scale - 1) * squares))
 
         unseen = max(1, largest - 1) ** 2  # also where the sample has none that repeats
         squares = float(np.square(more.astype(np.float64)).sum()) + unseen
