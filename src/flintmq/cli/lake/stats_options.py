@@ -1,4 +1,4 @@
-"""Declares the words of `flintmq stats` and `flintmq spark stats` once, and prints what both answer."""
+"""Declares the words of the two counts of statistics once, and prints their results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SHOWN = 5
 
 
-class Asked(TypedDict):
+class StatsKeywords(TypedDict):
     """Declares the keywords of a count that both commands give."""
 
     root: Stores
@@ -45,8 +45,11 @@ class StatsWords:
     compare: str | None = option("--compare FILE", "Show what changed since this --json of an earlier run.")
     skip_damage: SkipDamageOption = False
 
-    def asked(self, config: StoreConfig) -> Asked:
-        """Return the words as keywords. Wrong ones are refused, before a session starts and anything is counted."""
+    def asked(self, config: StoreConfig) -> StatsKeywords:
+        """Return the words as keywords.
+
+        Wrong ones are refused, before a session starts and anything is counted.
+        """
         from flintmq.lake.stats.compare import earlier
         from flintmq.lake.stats.run import check_target
 
@@ -94,7 +97,7 @@ def _render(found: Statistics, out: str | None) -> Iterator[Any]:
     for line in found.verdict:
         yield f"look      {printable(line)}"
     if not found.verdict and LOST not in found.notes:
-        yield "look      nothing is noticeable"
+        yield f"look      {'nothing is noticeable' if found.messages else 'no message was stored in this range'}"
     if LOST in found.notes:
         yield from note_lines({LOST: found.notes[LOST]}, found.note_texts)
     if found.compared is not None:

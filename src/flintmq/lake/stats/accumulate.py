@@ -262,7 +262,10 @@ def _ms(column: Any) -> tuple[Numbers, npt.NDArray[np.bool_]]:
 
 
 def _runs(values: Numbers) -> tuple[Numbers, Numbers]:
-    """Return where each value is first, in the order of the values, and how often it occurs; there is at least one."""
+    """Return where each value is first, in their order, and how often it occurs.
+
+    There is at least one value.
+    """
     order = np.argsort(values, kind="stable")
     ordered = values[order]
     begins = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
@@ -270,13 +273,16 @@ def _runs(values: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def _has_space(column: Any) -> bool:
-    """Return True if some text may have a space: a look at all texts at once, 20 times as fast as match_substring."""
+    """Return True if some text may have a space.
+
+    A look at all texts at once, 20 times as fast as match_substring.
+    """
     data = column.buffers()[2]
     return data is not None and bool((np.frombuffer(data, np.uint8) == ord(" ")).any())
 
 
 def _differ(found: Hashes) -> bool:
-    """Return True if all values are different, by half of their hashes: half as long to sort."""
+    """Return True if all values are different, by half of their hashes: those sort faster."""
     ordered = np.sort((found >> np.uint64(32)).astype(np.uint32))
     return not (ordered[1:] == ordered[:-1]).any()
 

@@ -28,7 +28,10 @@ class Commands:
     until: int | None = None
 
     def scan(self, topic: str | None = None, **options: Any) -> str:
-        """Return a scan with options, `since` and `until` (ms) among them; "" if the line would be too long."""
+        """Return a scan with options; "" if the line would be too long.
+
+        `options`: `since` and `until` (ms), `queue`, `key`.
+        """
         words = ["scan", *self.stores]
         for name in self.topics if topic is None else [topic]:
             words += ["--topic", name]
@@ -51,7 +54,10 @@ def _line(words: Sequence[str]) -> str:
 
 
 def quoted(word: str) -> str:
-    """Quote a word for a shell; one with invisible characters as bash, zsh and ksh read them: $'\\x1b'."""
+    """Quote a word for a shell.
+
+    One with invisible characters is quoted as bash, zsh and ksh read it: $'\\x1b'.
+    """
     if word.isprintable():
         return shlex.quote(word)
     data = word.encode("utf-8", "surrogateescape")

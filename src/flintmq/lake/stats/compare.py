@@ -1,4 +1,4 @@
-"""Says what changed since an earlier count of a store: the JSON that `--json` printed, against the present figures.
+"""Says how two counts of a store differ: an earlier one, of which there is the JSON, and now.
 
 The file is whatever a user names, so each value is checked before it is used. A file that is no count is refused; facts
 that make two counts unlike each other (another store, other topics, another log) are noted, and the figures compared.
@@ -70,7 +70,10 @@ def _reason(error: Exception) -> str:
 
 
 def _check(found: Any) -> None:
-    """Check the type of each value that is used. Raises KeyError, TypeError: of one that is missing or another."""
+    """Check the type of each value that is used.
+
+    Raises KeyError, TypeError, ValueError: one is missing, or of another type.
+    """
     if not isinstance(found, dict):
         raise ValueError
     for place in (*FIGURES.values(), ("made",), ("end",)):
@@ -110,7 +113,7 @@ def compared(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any
     Returns:
         `path`, `made`, `store`, `version` ("" if it does not say) of the earlier one; `notes`: why the two may be
         unlike each other; `figures`, `topics`, `groups`: lists of names with `before` and `now`, None where there is
-        none. Of topics and groups, those whose messages (or messages behind) changed, the largest changes first, at
+        none. Of topics and groups, those whose messages (of groups: their lag) changed, the largest changes first, at
         most 20, and `topics_changed`, `groups_changed`: their numbers.
     """
     topics = _changes(before["topics"], now["topics"], ("topic",), "messages")

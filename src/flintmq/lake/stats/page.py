@@ -74,7 +74,10 @@ class Card:
 
     @property
     def long(self) -> bool:
-        """True if it may be higher than a sheet of paper: it is then printed on several, each with a whole frame."""
+        """True if it may be higher than a sheet of paper.
+
+        It is then printed on several, with a whole frame on each.
+        """
         return any(len(part.rows) > ROWS_A_SHEET for part in self.parts if isinstance(part, Table) and not part.folded)
 
 

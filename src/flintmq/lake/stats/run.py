@@ -1,4 +1,4 @@
-"""Counts a store's traffic: rates, sizes, keys, producers, latency, queues, lag; writes a page.
+"""Counts a store: rates, sizes, keys, producers, latency, queues, lag; writes a page.
 
 A task counts one range of the log (`accumulate.py`), without bodies, and answers with a summary whose size does not
 depend on the number of messages; tasks run on threads, or on Spark. The caller's thread merges the summaries, makes
@@ -85,6 +85,7 @@ def stats(
         root,
         config,
         predicate=Predicate(topics=None if topics is None else frozenset(topics), since=since, until=until),
+        lenient_times=True,  # no messages since a time is an answer
         fail_on_data_loss=fail_on_data_loss,
         skip_option="--skip-damage",
         access=access,

@@ -130,7 +130,10 @@ class Repeats:
         self._add(other.hashes, other.counts)
 
     def state(self) -> dict[str, Any]:
-        """Return what is held as a dict for JSON; arrays as text, since lists of numbers take six times as much."""
+        """Return what is held as a dict for JSON.
+
+        Arrays are texts there: lists of numbers take six times as much.
+        """
         hashes, counts = (base64.b64encode(part.tobytes()).decode("ascii") for part in (self.hashes, self.counts))
         return {"level": self.level, "occurrences": self.occurrences, "hashes": hashes, "counts": counts}
 

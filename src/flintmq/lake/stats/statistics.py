@@ -301,7 +301,10 @@ def ms_text(value: float) -> str:
 
 
 def time_text(ms: int | None, digits: int = 3) -> str:
-    """Format a time in UTC by ISO 8601, with or without milliseconds; one outside the years 1 to 9999 as a number."""
+    """Format a time in UTC by ISO 8601, with or without milliseconds.
+
+    One outside the years 1 to 9999 is shown as the number itself.
+    """
     if ms is None:
         return "none"
     if (moment := utc(ms)) is None:
