@@ -62,7 +62,7 @@ def test_nothing_changed(counts: tuple[Path, Path, Statistics]) -> None:
     [
         ({"store": "/other"}, "another store, /other"),
         ({"version": "9.9.9"}, "by FlintMQ 9.9.9"),
-        ({"version": None}, "did not give its version"),
+        ({"version": None, "asked": None, "behind": None, "group_count": None}, "did not give its version"),
         ({"asked": {"topics": ["Orders"], "since": None, "until": None}}, "other topics or times"),
         ({"end": 1 << 40}, "was cut, or is another log"),
         ({"made": 1 << 60}, "later than this one"),

@@ -1,6 +1,7 @@
 """A count on threads: figures against the rows that Java read, the page in a browser, and what it refuses."""
 
 import os
+import re
 import struct
 from collections import Counter
 from dataclasses import replace
@@ -246,3 +247,16 @@ def test_a_clock_in_the_year_one_is_drawn(tmp_path: Path) -> None:
     found = stats(path, str(tmp_path / "r.html"))
     assert found.over_time["begin"][0] < begin == found.first_time
     assert "Statistics of s" in (tmp_path / "r.html").read_text(encoding="utf-8")
+
+
+def test_commands_of_a_page_do_not_depend_on_the_directory(
+    golden: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    golden("basic").copy(tmp_path), golden("flags").copy(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    stats(["basic", "flags"], "r.html")
+    text = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert f"<code>flintmq scan {tmp_path}/basic {tmp_path}/flags --topic Orders</code>" in text
+    assert re.search(rf"<code>flintmq scan {re.escape(str(tmp_path))}/(basic|flags) --topic \S+ --queue \d", text)
+    stats("*", "r.html")
+    assert f"flintmq scan &#39;{tmp_path}/*&#39; --topic" in (tmp_path / "r.html").read_text(encoding="utf-8")

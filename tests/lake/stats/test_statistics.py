@@ -100,3 +100,12 @@ def test_lengths_and_times_as_people_say_them() -> None:
     assert time_text(1_700_000_000_123) == "2023-11-14 22:13:20.123"
     assert time_text(1_700_000_000_123, 0) == "2023-11-14 22:13:20"
     assert time_text(None) == "none"
+
+
+def test_lags_that_a_table_leaves_out_are_counted() -> None:
+    lags = [Lag("Orders", f"g{number}", 1, 500 - number, 1) for number in range(300)]
+    lags += [Lag("Orders", "lost", 1, 0, 0, None, expired=7), Lag("Orders", "ahead", 1, 0, 0, beyond=1)]
+    found = statistics(tally(("Orders", 0, 5)), lags)
+    assert (found.lag_count, found.group_count) == (302, 302)
+    assert found.behind == sum(lag.behind for lag in lags) and len(found.lags) == 202
+    assert "7 messages of Orders left the log before group lost consumed them." in found.verdict

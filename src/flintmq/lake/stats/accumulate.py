@@ -282,8 +282,8 @@ def _has_space(column: Any) -> bool:
 
 
 def _differ(found: Hashes) -> bool:
-    """Return True if all values are different, by half of their hashes: those sort faster."""
-    ordered = np.sort((found >> np.uint64(32)).astype(np.uint32))
+    """Return True if all values are different, by their hashes."""
+    ordered = np.sort(found)
     return not (ordered[1:] == ordered[:-1]).any()
 
 

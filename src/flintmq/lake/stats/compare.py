@@ -29,6 +29,7 @@ FIGURES = {
     "topics": ("topic_count",),
     "queues": ("queue_count",),
     "producers": ("producer_count",),
+    "behind": ("behind",),
     "size_p50": ("sizes", "p50"),
     "size_p99": ("sizes", "p99"),
     "latency_p50": ("latency", "p50"),
@@ -38,6 +39,8 @@ FIGURES = {
     "damages": ("damages",),
 }
 """Name of a figure that is compared -> its place in the JSON."""
+NEW = {"version": "", "asked": None, "behind": None}
+"""What the JSON of FlintMQ 0.1.0 lacks, and what counts for it."""
 
 
 def earlier(path: str) -> dict[str, Any]:
@@ -53,7 +56,10 @@ def earlier(path: str) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise UsageError(f"--compare {path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
     try:
-        found: dict[str, Any] = json.loads(data) if len(data) <= MOST_BYTES else {}
+        found = json.loads(data) if len(data) <= MOST_BYTES else None
+        if not isinstance(found, dict):
+            raise ValueError
+        found = {**NEW, **found}
         _check(found)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         text = f"--compare {path}: is not what flintmq stats --json prints ({_reason(error)})"
@@ -69,20 +75,18 @@ def _reason(error: Exception) -> str:
     return "no JSON object of one line"
 
 
-def _check(found: Any) -> None:
+def _check(found: dict[str, Any]) -> None:
     """Check the type of each value that is used.
 
     Raises KeyError, TypeError, ValueError: one is missing, or of another type.
     """
-    if not isinstance(found, dict):
-        raise ValueError
     for place in (*FIGURES.values(), ("made",), ("end",)):
         _number(found, place)
     for name in ("messages", "made", "end"):
         if found[name] is None:
             raise TypeError(f"{name} is null")
     _text(found, "store")
-    _text({"version": "", **found}, "version")
+    _text(found, "version")
     for name, texts, number in (("topics", ("topic",), "messages"), ("lags", ("topic", "group"), "behind")):
         if not isinstance(found[name], list):
             raise TypeError(f"{name} is no list")
@@ -122,7 +126,7 @@ def compared(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any
         "path": before["path"],
         "made": before["made"],
         "store": before["store"],
-        "version": before.get("version", ""),
+        "version": before["version"],
         "notes": list(_notes(before, now)),
         "figures": [
             {"figure": name, "before": _number(before, place), "now": _number(now, place)}
@@ -153,11 +157,11 @@ def _notes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
         yield f"the log ended at {before['end']:,} and now ends at {now['end']:,}: it was cut, or is another log"
     if before["made"] > now["made"]:
         yield f"the earlier count was made later than this one, {iso(int(before['made']))}"
-    version = before.get("version", "")
+    version = before["version"]
     if version != now["version"]:
         whose = f"FlintMQ {version}" if version else "a FlintMQ that did not give its version"
         yield f"the earlier count is by {whose}, this one by {now['version']}: figures may mean something else"
-    if "asked" in before and before["asked"] != now["asked"]:
+    if before["asked"] is not None and before["asked"] != now["asked"]:
         yield "the earlier count was asked for other topics or times"
     for what, kind in (("topics", "topics"), ("lags", "groups")):
         if max(len(before[what]), len(now[what])) >= ROWS_MOST:

@@ -166,7 +166,7 @@ def _ms(value: float | None) -> str:
 
 
 def _tiles(found: Statistics) -> list[tuple[str, str]]:
-    rate, behind = found.rate, sum(lag["behind"] for lag in found.lags)
+    rate = found.rate
 
     def more(table: str) -> str:
         return " or more" if table in found.missed else ""
@@ -178,7 +178,7 @@ def _tiles(found: Statistics) -> list[tuple[str, str]]:
         (f"{found.topic_count:,}{more('queues')}", f"topics, {count_of(found.queue_count, 'queue')}{more('queues')}"),
         (f"{found.producer_count:,}{more('producers')}", "producer hosts"),
         (_ms(found.latency["p50"]), f"median latency; 99th percentile {_ms(found.latency['p99'])}"),
-        (f"{behind:,}", f"messages behind, {count_of(len({lag['group'] for lag in found.lags}), 'group')}"),
+        (f"{found.behind:,}", f"messages behind, {count_of(found.group_count, 'group')}"),
     ]
 
 
@@ -352,6 +352,7 @@ FIGURES: Mapping[str, tuple[str, Callable[[float | None], str]]] = {
     "topics": ("topics", _number),
     "queues": ("queues", _number),
     "producers": ("producer hosts", _number),
+    "behind": ("messages behind", _number),
     "size_p50": ("size of a record, median", _size),
     "size_p99": ("size of a record, 99th percentile", _size),
     "latency_p50": ("latency, median", _ms),
@@ -453,10 +454,11 @@ def _lag(found: Statistics, shown: Commands) -> Card:
         ]
         for lag in found.lags
     ]
+    more = f" The {len(rows)} largest of {found.lag_count:,}." if found.lag_count > len(rows) else ""
     heads = ["group", "topic", "queues", "behind", "worst queue", "expired", "oldest waiting (UTC)"]
     text = (
-        "Committed offsets of each group against the ends of the queues. Expired: deleted before they were consumed. "
-        f"{COPY}"
+        "Committed offsets of each group against the ends of the queues. Expired: deleted before they were consumed."
+        f"{more} {COPY}"
     )
     bars = _shares([lag["behind"] for lag in found.lags])
     plain = replace(shown, since=None, until=None)  # lag knows no times

@@ -28,7 +28,7 @@ from flintmq.lake.stats.lag import Lag, consumer_lag, merged
 from flintmq.lake.stats.page import MARKS, page, templates_page
 from flintmq.lake.stats.statistics import Statistics, statistics
 from flintmq.storage.files.full_disk import naming
-from flintmq.storage.files.store_url import effects_for, outside_store
+from flintmq.storage.files.store_url import absolute, effects_for, outside_store
 from flintmq.storage.files.whole_file import new_file
 from flintmq.store import arguments
 from flintmq.store.commitlog.end_of_log import read_facts
@@ -117,7 +117,7 @@ def stats(
     found.compared = None if before is None else compared(before, found.as_dict())
     if out is not None:
         given = [root] if isinstance(root, str | os.PathLike) else root
-        _write(out, page(found, [os.fspath(one) for one in given]))
+        _write(out, page(found, [absolute(one) for one in given]))  # a page is read in another directory, too
     return found
 
 

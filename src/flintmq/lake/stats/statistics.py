@@ -70,6 +70,9 @@ class Statistics:
     topic_count: int
     queue_count: int
     producer_count: int
+    lag_count: int  # lag_count, group_count, behind: of all lags, also those that the table leaves out
+    group_count: int
+    behind: int
     missed: dict[str, int]  # table -> how much a count in it may be too small; empty if all are exact
     store: str = ""
     live: bool = False
@@ -115,6 +118,7 @@ def statistics(tally: Tally, lags: list[Lag]) -> Statistics:
         "keys": tally.keys.top.missed,
         "ids": tally.ids.top.missed,
     }
+    odd = [lag for lag in lags[MANY:] if lag.expired or lag.beyond]  # small, but the verdict names them
     return Statistics(
         messages=tally.messages,
         bytes=tally.bytes,
@@ -129,10 +133,13 @@ def statistics(tally: Tally, lags: list[Lag]) -> Statistics:
         producers=producers,
         keys=_values(tally.keys),
         ids=_values(tally.ids),
-        lags=[asdict(lag) for lag in lags[:MANY]],
+        lags=[asdict(lag) for lag in [*lags[:MANY], *odd[:SHOWN]]],
         topic_count=len(topics),
         queue_count=len(tally.queues.rows),
         producer_count=len(tally.hosts.rows),
+        lag_count=len(lags),
+        group_count=len({lag.group for lag in lags}),
+        behind=sum(lag.behind for lag in lags),
         missed={name: count for name, count in missed.items() if count},
     )
 
