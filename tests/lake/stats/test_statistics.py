@@ -80,7 +80,7 @@ def test_what_stands_out_is_said() -> None:
     found = statistics(counted, lags)
     found.damages, found.lost_bytes = 2, 77
     assert found.verdict == [
-        "2 damaged places in the log: 77 bytes skipped.",
+        "Skipped 2 damaged places of the log, 77 bytes: flintmq verify says where.",
         "3 messages in dead-letter topics: consumers gave up on them.",
         "9 messages of Orders left the log before group lost consumed them.",
         "Group g is 4,000 messages behind on Orders, the oldest stored 3.33 min before the last message.",

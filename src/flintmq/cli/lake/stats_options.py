@@ -98,8 +98,7 @@ def _render(found: Statistics, out: str | None) -> Iterator[Any]:
         yield f"look      {printable(line)}"
     if not found.verdict and LOST not in found.notes:
         yield f"look      {'nothing is noticeable' if found.messages else 'no message was stored in this range'}"
-    if LOST in found.notes:
-        yield from note_lines({LOST: found.notes[LOST]}, found.note_texts)
+    yield from note_lines(found.notes, found.note_texts)
     if found.compared is not None:
         yield from _changes(found.compared)
     if out is not None:

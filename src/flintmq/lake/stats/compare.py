@@ -1,4 +1,4 @@
-"""Says how two counts of a store differ: an earlier one, of which there is the JSON, and now.
+"""Says how two counts of a store differ: an earlier one, by its JSON, and the present one.
 
 The file is whatever a user names, so each value is checked before it is used. A file that is no count is refused; facts
 that make two counts unlike each other (another store, other topics, another log) are noted, and the figures compared.

@@ -70,7 +70,7 @@ class Statistics:
     topic_count: int
     queue_count: int
     producer_count: int
-    lag_count: int  # lag_count, group_count, behind: of all lags, also those that the table leaves out
+    lag_count: int  # lag_count, group_count, and the next one: also of rows that the table leaves out
     group_count: int
     behind: int
     missed: dict[str, int]  # table -> how much a count in it may be too small; empty if all are exact
@@ -322,7 +322,8 @@ def time_text(ms: int | None, digits: int = 3) -> str:
 
 def _losses(found: Statistics) -> Iterator[str]:
     if found.damages:
-        yield f"{count_of(found.damages, 'damaged place')} in the log: {count_of(found.lost_bytes, 'byte')} skipped."
+        places, size = count_of(found.damages, "damaged place"), count_of(found.lost_bytes, "byte")
+        yield f"Skipped {places} of the log, {size}: flintmq verify says where."
     dead = sum(one["messages"] for one in found.topics if one["topic"].startswith(DEAD))
     if dead:
         yield f"{count_of(dead, 'message')} in dead-letter topics: consumers gave up on them."
