@@ -68,7 +68,9 @@ class Top:
     def merge(self, other: Top) -> None:
         self.missed += other.missed
         for name, row in other.rows.items():
-            self.add(name, row)
+            self.rows[name] = _folded(self.folds, self.rows.get(name), row)
+        if len(self.rows) > 2 * self.most:
+            self.prune()
 
     def state(self) -> dict[str, Any]:
         """Return the counts as a dict for JSON; at most `most` names."""
