@@ -139,7 +139,10 @@ class StoreCount:
         return read_facts(read.path, effects_for(read.path, read.config.s3)).live
 
     def note_end(self, report: Report) -> None:
-        """Note what a count that skips damage lacks of the log's end; a count that does not was refused for it."""
+        """Note that the log's end is damaged or missing, for a count that skips damage.
+
+        A count that skips none was refused for it.
+        """
         read = self.plan.options
         if read.fail_on_data_loss or self.is_live:
             return
