@@ -68,7 +68,10 @@ REFERENCE: dict[str, tuple[str, list[str]]] = {
         "Exports",
         ["flintmq.export", "flintmq.export_stream", "flintmq.partition_value", "flintmq.compare_table"],
     ),
-    "tools": ("Tools", ["flintmq.verify", "flintmq.compare", "flintmq.copy_whole", "flintmq.copy_some"]),
+    "tools": (
+        "Tools",
+        ["flintmq.verify", "flintmq.compare", "flintmq.copy_whole", "flintmq.copy_some", "flintmq.stats"],
+    ),
     "metrics": ("Metrics", ["flintmq.store_metrics", "flintmq.engine_metrics"]),
     "broker": (
         "A broker",

@@ -156,6 +156,7 @@ NEEDS_EXTRA = {
     "rebuild": (("rebuild", "{store}", "--out", "{out}", "--engine", "spark"), "spark"),
     "spark export": (("spark", "export", "{store}", "--out", "{out}"), "spark"),
     "spark diff": (("spark", "diff", "{store}", "{table}"), "spark"),
+    "stats": (("stats", "{store}"), "stats"),
     "spark stats": (("spark", "stats", "{store}"), "spark"),
 }
 

@@ -55,6 +55,7 @@ def test_every_folder_is_there():
         ("tests/test_docs.py::test_example[docs/operations/verify.md:12]", {"core"}),
         ("tests/cli/test_docs.py::test_examples_run[flintmq serve-ha /store]", {"live"}),
         ("tests/cli/test_docs.py::test_examples_run[flintmq spark stats /store]", {"lake"}),
+        ("tests/cli/test_docs.py::test_examples_run[flintmq stats /store]", {"lake"}),
         ("tests/cli/test_docs.py::test_examples_run[flintmq scan /store]", {"core"}),
     ],
 )

@@ -121,7 +121,7 @@ def picture(seen: Sequence[tuple[float, int, int]], moments: Sequence[tuple[floa
         seen: (seconds, orders taken, orders in the table), in order of time.
         moments: (seconds, event), for the heading.
     """
-    from flintmq.spark.jobs.stats import svg
+    from flintmq.lake.stats import svg
 
     seconds = range(int(seen[-1][0]) + 1)
     last = [

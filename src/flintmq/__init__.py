@@ -53,6 +53,7 @@ if _typing.TYPE_CHECKING:
     from flintmq.lake.export.export_stream import export_stream
     from flintmq.lake.history.diff_table import compare_table
     from flintmq.lake.shape.parquet import partition_value
+    from flintmq.lake.stats.run import stats
     from flintmq.message import (
         COLUMNS,
         ColumnsResult,
@@ -88,7 +89,7 @@ __all__ = [
     "StoreView", "StoredMessage", "TopicSettings", "UnfinishedError", "UnknownTopicError", "UnsupportedFormatError",
     "UsageError", "VIEW_SCHEMA", "__version__", "compare", "compare_table", "copy_some", "copy_whole", "dataset",
     "engine_metrics", "export", "export_stream", "inner_messages", "open_store", "partition_value", "scan_arrow",
-    "scan_polars", "store_metrics", "verify",
+    "scan_polars", "stats", "store_metrics", "verify",
 ]  # fmt: skip
 
 _LAZY = {

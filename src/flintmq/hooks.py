@@ -22,6 +22,7 @@ HOOKS: Final = {
     "make_listener": "flintmq.ha.listener:HaListener",
     "partition_value": "flintmq.lake.shape.parquet:partition_value",
     "rebuild_on_spark": "flintmq.cli.lake.spark.rebuild:rebuild_on_spark",
+    "stats": "flintmq.lake.stats.run:stats",
     "store_metrics": "flintmq.metrics.stores:store_metrics",
 }
 """Name of a hook -> its module and the function or class there. Commands are named in `cli/names.py`."""

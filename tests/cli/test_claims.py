@@ -56,7 +56,7 @@ LACKS: dict[str, Callable[[Path], None]] = {
     "queue": without_a_queue,
     "offsets": without_readable_offsets,
 }
-DAMAGED = r"damage at 2 places|lost +1 damaged range|skipped 1 damaged|cannot be read at|"
+DAMAGED = r"damage at 2 places|lost +1 damaged range|[Ss]kipped 1 damaged|cannot be read at|"
 END = DAMAGED + r"the log's end is missing|its files end at|damage at offset"
 TELLS = {
     "last files": END + r"|it names an end that the log does not have",
@@ -108,6 +108,9 @@ COMMANDS: dict[str, str] = {
     "diff": "diff STORE COPY",
     "diff by message": "diff STORE COPY --by message",
     "export": "export STORE --out OUT",
+    "stats": "stats STORE",
+    "stats, skipping": "stats STORE --skip-damage",
+    "stats, other topic": "stats STORE --topic Nope",
     "export, other topic": "export STORE --out OUT --topic Nope",
     "export --follow": "export STORE --out OUT --follow --once",
     "export --follow, skipping": "export STORE --out OUT --follow --once --skip-damage",
@@ -122,7 +125,7 @@ AS_COMMITTED = "writes down what groups committed, whatever the log has"
 PLACES = ("offsets show", "offsets export", "offsets reset")
 ASKS_OFFSETS = {
     *PLACES, "trace", "trace, topic", "halves", "halves --all", "sql offsets", "inspect", "verify", "retention",
-    "salvage", "salvage --dry-run",
+    "salvage", "salvage --dry-run", "stats", "stats, skipping",
 }  # fmt: skip
 ASKS_OFFSETS |= {name for name in COMMANDS if name.startswith("copy, ")}
 ASKS_QUEUES = {
@@ -135,11 +138,11 @@ SEES_ALL: dict[str, dict[str, str]] = {
     "queue": {name: LOG for name in COMMANDS if name not in ASKS_QUEUES},
     "last files": {"sql offsets": NO_OFFSETS, "offsets export": AS_COMMITTED},
     "all files": {"sql offsets": NO_OFFSETS, "offsets export": AS_COMMITTED},
-    "hole": {f"{name}, other topic": NAMES for name in ("tail", "get", "export")}
+    "hole": {f"{name}, other topic": NAMES for name in ("tail", "get", "export", "stats")}
     | dict.fromkeys(("halves", "timers", "dead"), OWN_QUEUES)
     | dict.fromkeys(("sql queues", "sql queues, skipping", "get, beyond", *PLACES), "the queues are whole")
     | {"sql offsets": NO_OFFSETS},
-    "damage": {f"{name}, other topic": NAMES for name in ("tail", "get", "query", "export")}
+    "damage": {f"{name}, other topic": NAMES for name in ("tail", "get", "query", "export", "stats")}
     | dict.fromkeys(("halves", "timers", "dead"), OWN_QUEUES)
     | dict.fromkeys(("sql queues", "sql queues, skipping", "get, beyond", *PLACES), "the queues are whole")
     | dict.fromkeys(("inspect", "recover --dry-run", "retention"), ENDS)

@@ -78,6 +78,7 @@ COMMANDS: dict[str, list[object]] = {
     "get": ["get", "STORE", "T", "0", "0"],
     "query": ["query", "STORE", "T", "k1"],
     "sql": ["sql", "STORE", "select count(*) from messages"],
+    "stats": ["stats", "STORE", "--out", "OUT"],
     "export": ["export", "STORE", "--out", "OUT"],
     "diff": ["diff", "STORE", "STORE"],
     "metrics": ["metrics", "STORE"],

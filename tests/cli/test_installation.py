@@ -49,8 +49,8 @@ def test_what_an_extra_lacks_is_named_with_the_way_to_get_it(monkeypatch: pytest
     checks = by_name(diagnosis)
     assert (
         diagnosis.healthy
-        and checks["spark"].state == "missing"
-        and checks["spark"].found.startswith("not installed: jinja2 (")
+        and checks["stats"].state == "missing"
+        and checks["stats"].found.startswith("not installed: jinja2 (")
     )
     assert (checks["duckdb"].state, checks["duckdb"].advice) == ("missing", "pip install 'flintmq[duckdb]'")
     assert checks["avro"].advice == "pip install 'flintmq[avro]'"

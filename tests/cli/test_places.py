@@ -20,6 +20,7 @@ NOT_PLACES = {
     "--as",
     "--store",
     "--config",
+    "--compare",
     "--body-schema",
     "--schema-registry",
     "--from",

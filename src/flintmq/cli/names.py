@@ -17,6 +17,7 @@ COMMANDS: Final = {
     "timers": ("commands.timers", "List messages that wait for their time, first what is due first."),
     "dead": ("commands.dead", "List dead letters, with their first message, group and reason."),
     "sql": ("commands.sql", "Query messages in SQL (DuckDB)."),
+    "stats": ("lake.stats", "Count rates, sizes, latency, queues, lag; make a page of them."),
     "export": ("lake.export", "Export messages to Parquet, Delta or Iceberg, without Spark."),
     "verify": ("commands.verify", "Check everything in a store against the log, or a part of it."),
     "rebuild": ("commands.rebuild", "Rebuild queues and index from the log."),

@@ -9,5 +9,6 @@ shape    gives messages the shape of rows
 stream   plans the micro-batches of a stream, and reads their tasks
 table    publishes exports into tables, and reads what a table has
 export   exports messages into tables, once or as a stream
+stats    counts a store's traffic, and makes a page of it
 history  reads a table together with what is not exported yet; compares the two
 """

@@ -20,6 +20,7 @@ COMMANDS = {
     "verify": ("verify", "STORES"),
     "sql": ("sql", "STORES", "SELECT count(*) FROM messages"),
     "sql with history": ("sql", "STORES", "SELECT count(*) FROM messages", "--history", "TABLE"),
+    "stats": ("stats", "STORES"),
     "export": ("export", "STORES", "--out", "NEW"),
     "export --follow": ("export", "STORES", "--out", "NEW", "--follow", "--once"),
     "diff": ("diff", "STORES", "TABLE"),

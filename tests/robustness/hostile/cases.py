@@ -238,6 +238,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "explain --json": ("explain", "FILE", "--json"),
     "explain --at": ("explain", "FILE", "--at", "100"),
     "sql": ("sql", "STORE", "select topic, count(*), max(length(body)) from messages group by 1 order by 1"),
+    "stats": ("stats", "STORE"),
+    "stats --skip-damage": ("stats", "STORE", "--skip-damage", "--json"),
     "retention explain": ("retention", "explain", "STORE"),
     "recover --dry-run": ("recover", "STORE", "--dry-run"),
     "salvage --dry-run": ("salvage", "STORE", "--in-place", "--dry-run"),

@@ -3,7 +3,7 @@
 export    writes messages to Parquet, Delta or Iceberg, once or continuously
 replay    puts messages into a store
 dispatch  keeps queues and index of a log current
-stats     measures a store's traffic, and makes a page of it
+stats     counts a store's traffic, and makes a page of it
 
 rebuild   rebuilds queues and index, as Spark tasks
 verify    verifies a store, as Spark tasks

@@ -76,15 +76,22 @@ class Snapshot:
 
     @classmethod
     def open(
-        cls, path: str | os.PathLike[str], config: StoreConfig | None = None, effects: Effects | None = None
+        cls,
+        path: str | os.PathLike[str],
+        config: StoreConfig | None = None,
+        effects: Effects | None = None,
+        last: int | None = None,
     ) -> Snapshot:
         """Open a store for reading: check that FlintMQ can read it, and list its log.
 
-        `effects`: the disk; None for what the path means.
+        `effects`: the disk; None for what the path means. `last`: log offset of the record at which an earlier search
+        for the log's end ended; the next one continues there, if it is still one.
         """
         config = config or StoreConfig()
         effects = effects or effects_for(path, config.s3)
-        return cls(open_root(path, config, effects), config, effects)
+        found = cls(open_root(path, config, effects), config, effects)
+        found._begin = last
+        return found
 
     def again(self) -> Snapshot:
         return Snapshot(self.root, self.config, self.effects, self)

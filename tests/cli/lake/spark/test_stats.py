@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from flintmq.spark.jobs.stats.accumulate import SEPARATOR, Tally
-from flintmq.spark.jobs.stats.lag import Lag
-from flintmq.spark.jobs.stats.statistics import Statistics, statistics
+from flintmq.lake.stats.accumulate import Tally
+from flintmq.lake.stats.lag import Lag
+from flintmq.lake.stats.statistics import Statistics, statistics
 from tests.cli.conftest import Run
 
 
@@ -24,7 +24,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
         calls.append((args[1:], kwargs))
         tally = Tally()
         for queue, messages in ((0, 3000), (1, 1000)):
-            tally.queues.add(f"A\x1b{SEPARATOR}{queue}", [messages, 512 * messages, messages, 5])
+            tally.add_queue("A\x1b", queue, [messages, 512 * messages, messages, 5])
         tally.messages, tally.bytes, tally.first, tally.last = 4000, 2_048_000, 1_700_000_000_000, 1_700_000_002_000
         for second in (0, 1):
             tally.series.add(1_700_000_000_000 + 1000 * second, "A\x1b", [2000, 1_024_000, 0, 0, -1])
@@ -47,7 +47,7 @@ def test_figures_for_people(run: Run, asked: list[tuple[Any, ...]]) -> None:
     assert "lag       g on A\\x1b: 12 messages" in result.out
     assert result.out.endswith("look      nothing is noticeable\nresult    r.html\n")
     (args, kwargs), stopped = asked
-    assert args[:2] == ("store", "r.html") and stopped == ("stopped",)
+    assert (args, kwargs["root"], kwargs["out"]) == ((), "store", "r.html") and stopped == ("stopped",)
     assert (kwargs["topics"], kwargs["since"], kwargs["until"]) == (["A"], 1_700_000_000_005, None)
     assert kwargs["fail_on_data_loss"] is False
 
@@ -56,7 +56,7 @@ def test_the_same_figures_for_programs(run: Run, asked: list[tuple[Any, ...]]) -
     result = run("spark", "stats", "store", "--json")
     [row] = result.rows
     assert (result.code, row["messages"], row["hot_queues"][0]["share"]) == (0, 4000, 0.75)
-    assert asked[0][0][:2] == ("store", None)
+    assert (asked[0][1]["root"], asked[0][1]["out"]) == ("store", None)
 
 
 def test_times_that_are_none(run: Run, asked: list[tuple[Any, ...]]) -> None:

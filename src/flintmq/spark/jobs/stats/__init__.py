@@ -1,10 +1,4 @@
-"""Measures the traffic of a store: statistics, and one page of HTML.
+"""Counts the traffic of a store on Spark.
 
-job         counts a store's traffic
-accumulate  counts one task's batches into a summary
-sketches    summarises a stream of values in bounded memory
-statistics  makes statistics and a verdict from a summary
-lag         computes the lag of consumer groups
-page        writes the page
-svg         draws plots as inline SVG
+job  runs the tasks of `lake/stats/` as Spark tasks
 """

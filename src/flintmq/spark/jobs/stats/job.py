@@ -1,44 +1,18 @@
-"""Measures a store: rates, sizes, keys, producers, latency, queues, lag; writes a page.
-
-A task counts one range of the log (`accumulate.py`), without bodies, and answers with a summary whose size does not
-depend on the number of messages; the driver merges the summaries, makes statistics from them (`statistics.py`) and
-writes the page (`page.py`).
-"""
+"""Counts a store's traffic on Spark: the tasks of `lake/stats/` as Spark tasks."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from flintmq.arrow.schema import SPARK_SCHEMA, narrow
-from flintmq.cluster.member import ONLY, Member
 from flintmq.cluster.members import Stores
 from flintmq.config.keys import StoreConfig
-from flintmq.errors import UsageError
-from flintmq.lake.read.members import plan_members
-from flintmq.lake.read.options import ReadOptions
-from flintmq.lake.read.scan import ScanPlan, scan_range
-from flintmq.lake.read.splits import LogRange, equal_ranges, split_count
-from flintmq.spark.jobs.stats.accumulate import COLUMNS, Tally, queue_key
-from flintmq.spark.jobs.stats.lag import Lag, consumer_lag, merged
-from flintmq.spark.jobs.stats.page import MARK, page, templates_page
-from flintmq.spark.jobs.stats.statistics import Statistics, statistics
-from flintmq.spark.jobs.tasks import Progress, parallelism, run_tasks
-from flintmq.storage.files.full_disk import naming
-from flintmq.storage.files.store_url import effects_for, outside_store
-from flintmq.storage.files.whole_file import new_file
-from flintmq.store import arguments
-from flintmq.store.commitlog.end_of_log import read_facts
-from flintmq.store.commitlog.predicate import Predicate
-from flintmq.store.commitlog.report import Report
+from flintmq.lake.stats import run
+from flintmq.lake.stats.statistics import Statistics
+from flintmq.spark.jobs.tasks import Progress, SparkWorkers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-TASKS_MOST = 256  # most summaries, of a megabyte at most, that the driver holds at once
-BATCH_BYTES = 8 << 20
 
 
 def stats(
@@ -50,6 +24,7 @@ def stats(
     topics: Sequence[str] | None = None,
     since: int | None = None,
     until: int | None = None,
+    compare: str | None = None,
     fail_on_data_loss: bool = True,
     access: str = "pread",
     progress: Progress | None = None,
@@ -58,128 +33,22 @@ def stats(
 
     Args:
         spark: the session. Workers must see `root` under the same path as the driver.
-        root: directory or URL of the store, at rest or being written; records written after the job begins are not
-            counted. Or several stores (a list, a pattern, a manifest), counted together, with a table of brokers.
-        out: the HTML file; an existing report is replaced, any other file is left unchanged. None writes none.
-        config: RocketMQ's keys, for settings that the files do not show.
-        topics: only these.
-        since, until: least store time, and the one to stop before; ms since 1970.
-        fail_on_data_loss: damage in the log is an error; otherwise it is skipped and counted.
-        access: "pread" or "map".
-        progress: called from time to time with tasks done and in all.
+        root, out, config, topics, since, until, compare, fail_on_data_loss, access, progress: as for the `stats` of
+            `lake/stats/run.py`, whose figures these are.
 
     Raises:
-        TypeError: a switch that is neither True nor False.
-        NotAStoreError, UnsupportedFormatError, StoreAccessError: the store cannot be read.
-        UsageError: `out` is a directory, is inside the store, or is a file that is not a report.
-        CorruptStoreError: damage in the log.
-        MissingExtraError: a page is wanted, and jinja2 is not installed.
-        StoreError: a log file was deleted during the job (and fail_on_data_loss); or Spark gave up.
-        OSError: the page cannot be written.
+        FlintError: as there; StoreError also if Spark gave up.
     """
-    arguments.flags(fail_on_data_loss=fail_on_data_loss)
-    options = ReadOptions.of_stores(
+    return run.stats(
         root,
+        out,
         config,
-        predicate=Predicate(topics=None if topics is None else frozenset(topics), since=since, until=until),
+        topics=topics,
+        since=since,
+        until=until,
+        compare=compare,
         fail_on_data_loss=fail_on_data_loss,
-        skip_option="--skip-damage",
         access=access,
+        workers=SparkWorkers(spark),
+        progress=progress,
     )
-    report = Report()
-    parts = [StoreCount(member, plan) for member, plan in plan_members(options, report)]
-    for part in parts:
-        if out is not None:
-            check_target(out, part.plan.options.path, config)
-    if out is not None:
-        templates_page()  # before the work: jinja2 may be missing
-    most = max(TASKS_MOST // len(parts), 2 * parallelism(spark))
-    tasks = [task for part in parts for task in part.tasks(parallelism(spark), most)]
-    answers = run_tasks(spark, count_task, tasks, progress)
-    tally = Tally()
-    for (part, _), answer in zip(tasks, answers, strict=True):
-        part.count(answer["tally"])
-        tally.merge(Tally.of(answer["tally"]))
-    lags = merged(lag for part in parts for lag in part.lags(tally, report))
-    found = statistics(tally, [lag for lag in lags if topics is None or lag.topic in topics])
-    found.store, found.live = options.path, any(part.is_live for part in parts)
-    found.brokers = [part.line() for part in parts if part.member.broker]
-    spans = {part.member.broker: (part.plan.begin, part.plan.end) for part in parts}
-    found.begin, found.end = spans.get(ONLY, (0, 0))
-    found.damages = sum(answer["damages"] for answer in answers)
-    found.lost_bytes = sum(answer["lost_bytes"] for answer in answers)
-    found.notes, found.note_texts = dict(report.note_counts), report.texts()
-    if out is not None:
-        _write(out, page(found))
-    return found
-
-
-@dataclass
-class StoreCount:
-    member: Member
-    plan: ScanPlan
-    messages: int = 0
-    bytes: int = 0
-
-    @property
-    def is_live(self) -> bool:
-        """True if a process writes the store; of object storage nobody can say."""
-        read = self.plan.options
-        return read_facts(read.path, effects_for(read.path, read.config.s3)).live
-
-    def tasks(self, cores: int, most: int) -> list[tuple[StoreCount, LogRange]]:
-        plan = self.plan
-        count = min(split_count(plan.end - plan.begin, cores), most)
-        ranges = equal_ranges(plan.log, plan.begin, plan.end, count)
-        return [(self, part) for part in ranges if part.begin < part.end]
-
-    def count(self, state: dict[str, Any]) -> None:
-        self.messages, self.bytes = self.messages + state["messages"], self.bytes + state["bytes"]
-
-    def lags(self, tally: Tally, report: Report) -> list[Lag]:
-        """Return the lag of each group of the store; `report` receives why some may be unknown."""
-        ends = tally.queues.rows
-        read = self.plan.options
-        return consumer_lag(
-            read.path,
-            read.config,
-            lambda topic, queue: _end(ends.get(queue_key(topic, queue, self.member.broker))),
-            report,
-        )
-
-    def line(self) -> dict[str, Any]:
-        return {
-            **self.member.words, "live": self.is_live, "begin": self.plan.begin, "end": self.plan.end,
-            "messages": self.messages, "bytes": self.bytes,
-        }  # fmt: skip
-
-
-def _end(row: list[int] | None) -> int | None:
-    return None if row is None else row[2] + 1
-
-
-def count_task(task: tuple[StoreCount, LogRange]) -> dict[str, Any]:
-    store, part = task
-    report, tally = Report(), Tally(store.member.broker)
-    for batch in scan_range(store.plan, part, narrow(COLUMNS, SPARK_SCHEMA), report, BATCH_BYTES):
-        tally.add(batch)
-    return {"tally": tally.state(), "damages": report.damage_count, "lost_bytes": report.lost_bytes}
-
-
-def check_target(out: str, root: str, config: StoreConfig | None = None) -> None:
-    """Check that the page may be written, before the work and not after it."""
-    outside_store(out, root, config)
-    path = os.path.realpath(out)
-    if os.path.isdir(path):
-        raise UsageError(f"{out} is a directory; give the name of a file in it, such as {os.path.join(out, 'r.html')}")
-    if os.path.exists(path):
-        with open(path, "rb") as file:
-            if not file.read(len(MARK)).startswith(MARK.encode()):
-                raise UsageError(f"{out} exists and is not a report of this command; remove it or give another name")
-    elif not os.path.isdir(os.path.dirname(path)):
-        raise UsageError(f"{os.path.dirname(path)} is not a directory; make it first, or give another --out")
-
-
-def _write(out: str, text: str) -> None:
-    with naming(out), new_file(os.path.realpath(out)) as part, open(part, "w", encoding="utf-8") as file:
-        file.write(text)

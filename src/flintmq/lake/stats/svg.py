@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flintmq.errors import MissingExtraError
+from flintmq.format.text import utc
 
 if TYPE_CHECKING:
     import jinja2
@@ -58,6 +59,7 @@ DARK = _variables(
 )
 STYLE = (
     f":root{{color-scheme:light dark;{LIGHT}}}@media(prefers-color-scheme:dark){{:root{{{DARK}}}}}"
+    f"@media print{{:root{{color-scheme:light;{LIGHT}--page:#ffffff;}}}}"  # paper is white
     "svg text{font:12px system-ui,'Segoe UI','DejaVu Sans',sans-serif;fill:var(--soft)}"
     "svg .grid{stroke:var(--line)}svg .base{stroke:var(--soft)}"
     + "".join(f".f{i}{{fill:var(--c{i})}}.l{i}{{stroke:var(--c{i});fill:none;stroke-width:2}}" for i in range(COLOURS))
@@ -70,7 +72,7 @@ def templates() -> jinja2.Environment:
     try:
         import jinja2
     except ImportError as error:
-        raise MissingExtraError("making a page needs jinja2; run: pip install 'flintmq[spark]'") from error
+        raise MissingExtraError("making a page needs jinja2; run: pip install 'flintmq[stats]'") from error
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
         autoescape=True,
@@ -112,8 +114,8 @@ class TimeAxis:
 
 def clock(times: Sequence[int], width_ms: int) -> TimeAxis:
     """Format times (ms), as long as needed to distinguish them."""
-    origin = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-    moments = [origin + datetime.timedelta(milliseconds=time) for time in times]
+    first_of_all = datetime.datetime.min.replace(tzinfo=datetime.UTC)  # a step may begin before the year 1
+    moments = [utc(time) or first_of_all for time in times]
     if not moments:
         return TimeAxis([], [], "")
     first, last = moments[0], moments[-1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -12,9 +11,11 @@ from typing import Any
 from flintmq.cluster.member import broker_words
 from flintmq.config.text import DAY_MS
 from flintmq.format.group_topics import DEAD
-from flintmq.spark.jobs.stats.accumulate import SEPARATOR, Tally, Values, queue_of
-from flintmq.spark.jobs.stats.lag import Lag
-from flintmq.spark.jobs.stats.sketches import STEPS, WIDTHS, Histogram, Series, cell_begin
+from flintmq.format.text import utc
+from flintmq.lake.stats.accumulate import SEPARATOR, Tally, Values, queue_of
+from flintmq.lake.stats.lag import Lag
+from flintmq.lake.stats.sketches import STEPS, WIDTHS, Histogram, Series, cell_begin
+from flintmq.version import OURS
 
 SHOWN = 20  # rows of a table of queues, producers, keys; topics and lags get MANY
 MANY = 200
@@ -37,16 +38,19 @@ class Statistics:
         store: path. live: whether a process writes it.
         verdict: sentences on unusual findings; empty if there are none.
         sizes, latency: of records in bytes, and from born to stored in ms: `count`, `mean`, `least`, `p50`, `p90`,
-            `p99` (at most 1/32 too large), `largest`, `cells` (least value, value to stop before, number); latency also
-            `ahead` (born later than stored) and `undated`.
+            `p99` (too large by at most the part `quantile_error` of them), `largest`, `cells` (least value, value to
+            stop before, number); latency also `ahead` (born later than stored) and `undated`.
         over_time: `width_ms`, `begin` of each bucket, `messages` by topic ("": all others), `bytes`, `latency_mean`,
             `latency_largest`; `outside`: messages outside this axis of time.
         topics, hot_queues, producers, lags: tables, the largest first. `topic_count`, `queue_count`,
             `producer_count`: their numbers, or least numbers if the table is in `missed`.
         keys, ids: values within their topic: `messages` that have some, `distinct`, those `repeated`, the `surplus`
-            beyond the first of each, `exact` or with standard `error`, the `top` ones.
+            beyond the first of each, `exact` or with standard errors (`distinct_error`, `repeated_error`, of the
+            surplus `error`), the `top` ones.
         brokers: of several stores, `broker`, `store`, `live`, `begin`, `end` (log offsets), `messages` and `bytes` of
             each; begin and end are 0 then.
+        asked: `topics` (None: all), `since`, `until` (ms) that were asked for.
+        compared: what changed since an earlier count (`compare.py`); None if none was given.
     """
 
     messages: int  # messages, bytes: records (an inner batch is one), and their bytes in the log
@@ -66,6 +70,9 @@ class Statistics:
     topic_count: int
     queue_count: int
     producer_count: int
+    lag_count: int  # lag_count, group_count, and the next one: also of rows that the table leaves out
+    group_count: int
+    behind: int
     missed: dict[str, int]  # table -> how much a count in it may be too small; empty if all are exact
     store: str = ""
     live: bool = False
@@ -77,6 +84,9 @@ class Statistics:
     notes: dict[str, int] = field(default_factory=dict)
     note_texts: dict[str, list[str]] = field(default_factory=dict)  # code -> the first sentences of these notes
     brokers: list[dict[str, Any]] = field(default_factory=list)
+    asked: dict[str, Any] = field(default_factory=lambda: {"topics": None, "since": None, "until": None})
+    version: str = OURS  # of FlintMQ, which counted
+    compared: dict[str, Any] | None = None
 
     @property
     def verdict(self) -> list[str]:
@@ -102,11 +112,13 @@ def statistics(tally: Tally, lags: list[Lag]) -> Statistics:
         for messages, size, total, known, worst in [tally.hosts.rows[host]]
     ]
     missed = {
+        "topics": tally.topics.missed,
         "queues": tally.queues.missed,
         "producers": tally.hosts.missed,
         "keys": tally.keys.top.missed,
         "ids": tally.ids.top.missed,
     }
+    odd = [lag for lag in lags[MANY:] if lag.expired or lag.beyond]  # small, but the verdict names them
     return Statistics(
         messages=tally.messages,
         bytes=tally.bytes,
@@ -121,10 +133,13 @@ def statistics(tally: Tally, lags: list[Lag]) -> Statistics:
         producers=producers,
         keys=_values(tally.keys),
         ids=_values(tally.ids),
-        lags=[asdict(lag) for lag in lags[:MANY]],
+        lags=[asdict(lag) for lag in [*lags[:MANY], *odd[:SHOWN]]],
         topic_count=len(topics),
         queue_count=len(tally.queues.rows),
         producer_count=len(tally.hosts.rows),
+        lag_count=len(lags),
+        group_count=len({lag.group for lag in lags}),
+        behind=sum(lag.behind for lag in lags),
         missed={name: count for name, count in missed.items() if count},
     )
 
@@ -152,29 +167,28 @@ def _values(values: Values) -> dict[str, Any]:
     again = [name for name in values.top.ordered() if values.top.rows[name][0] > 1][:SHOWN]
     pairs = [(*name.rpartition(SEPARATOR)[::2], values.top.rows[name][0]) for name in again]
     top = [{"topic": topic, "value": value, "messages": count} for topic, value, count in pairs]
-    return {"messages": values.messages, **values.repeats.answer(), "top": top}
+    return {**values.answer(), "top": top}
 
 
 def _topics(tally: Tally) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    queues: dict[str, list[list[int]]] = defaultdict(list)
+    queues: dict[str, list[int]] = defaultdict(list)
     for name, row in tally.queues.rows.items():
-        queues[queue_of(name)[0]].append(row)
+        queues[queue_of(name)[0]].append(row[0])
     topics: list[dict[str, Any]] = []
-    for topic, rows in queues.items():
-        messages, largest = sum(row[0] for row in rows), max(row[0] for row in rows)
+    for topic in tally.topics.ordered():
+        messages, size, latency = tally.topics.rows[topic]
+        largest = max(queues[topic], default=0)  # none: its queues are among those that were too many
         topics.append(
             {
                 "topic": topic,
-                "queues": len(rows),
+                "queues": len(queues[topic]),
                 "messages": messages,
-                "bytes": sum(row[1] for row in rows),
+                "bytes": size,
                 "largest_queue": largest,
-                "skew": round(largest * len(rows) / messages, 3),
-                "latency_largest": max((row[3] for row in rows if row[3] >= 0), default=None),
+                "skew": round(largest * len(queues[topic]) / messages, 3),
+                "latency_largest": latency if latency >= 0 else None,
             }
         )
-    topics.sort(key=lambda one: (-one["messages"], one["topic"]))
-    total = {one["topic"]: one["messages"] for one in topics}
     hot = []
     for name in tally.queues.ordered()[:SHOWN]:
         topic, queue, broker = queue_of(name)
@@ -185,7 +199,7 @@ def _topics(tally: Tally) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
                 "queue_id": queue,
                 "messages": messages,
                 "bytes": size,
-                "share": round(messages / total[topic], 4),
+                "share": round(messages / tally.topics.rows.get(topic, [messages])[0], 4),
                 "last_offset": last,
                 **broker_words(broker),
             }
@@ -294,17 +308,22 @@ def ms_text(value: float) -> str:
 
 
 def time_text(ms: int | None, digits: int = 3) -> str:
-    """Format a time in UTC by ISO 8601, with or without milliseconds."""
+    """Format a time in UTC by ISO 8601, with or without milliseconds.
+
+    One outside the years 1 to 9999 is shown as the number itself.
+    """
     if ms is None:
         return "none"
-    moment = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(milliseconds=ms)
+    if (moment := utc(ms)) is None:
+        return f"{ms} ms"
     text = moment.strftime("%Y-%m-%d %H:%M:%S") + f".{ms % 1000:03d}"
     return text if digits else text[:-4]
 
 
 def _losses(found: Statistics) -> Iterator[str]:
     if found.damages:
-        yield f"{count_of(found.damages, 'damaged place')} in the log: {count_of(found.lost_bytes, 'byte')} skipped."
+        places, size = count_of(found.damages, "damaged place"), count_of(found.lost_bytes, "byte")
+        yield f"Skipped {places} of the log, {size}: flintmq verify says where."
     dead = sum(one["messages"] for one in found.topics if one["topic"].startswith(DEAD))
     if dead:
         yield f"{count_of(dead, 'message')} in dead-letter topics: consumers gave up on them."

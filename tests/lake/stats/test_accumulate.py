@@ -10,8 +10,8 @@ from flintmq.cluster.member import ONLY, Member
 from flintmq.lake.read.options import ReadOptions
 from flintmq.lake.read.scan import plan_scan
 from flintmq.lake.read.splits import LogRange, equal_ranges
-from flintmq.spark.jobs.stats.accumulate import LONGEST_MS, SEPARATOR, Tally, queue_key
-from flintmq.spark.jobs.stats.job import StoreCount, count_task
+from flintmq.lake.stats.accumulate import LONGEST_MS, SEPARATOR, Tally, queue_key
+from flintmq.lake.stats.run import StoreCount, count_task
 from flintmq.store.commitlog.report import Report
 from tests.compat.stores import Golden
 
@@ -66,8 +66,8 @@ def test_as_java_has_it(golden_store: Golden, parts: int) -> None:
     assert (found.latency.count, found.latency.sum) == (len(waits), sum(waits))
     for name, values in (("keys", found.keys), ("msg_id", found.ids)):
         true = expected_values(rows, name)
-        assert values.repeats.answer()["distinct"] == len(true)
-        assert values.repeats.answer()["surplus"] == sum(true.values()) - len(true)
+        assert values.answer()["distinct"] == len(true)
+        assert values.answer()["surplus"] == sum(true.values()) - len(true)
         assert values.messages == sum(bool((row[name] or "").strip(" ")) for row in rows)
         assert all(true[text] == row[0] for text, row in values.top.rows.items())
 

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 from flintmq.config.keys import StoreConfig
-from flintmq.spark.jobs.stats.lag import consumer_lag
+from flintmq.lake.stats.lag import consumer_lag
 from flintmq.testing import write_store
 
 

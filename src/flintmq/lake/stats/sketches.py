@@ -5,15 +5,18 @@ and driver). The exact parts of the results do not depend on the order in which 
 
     Top         the most frequent names with their sums: exact until there are too many names, then within `missed`
     Repeats     how many values there are, and how many occur more than once: exact until there are too many, then an
-                even sample by hash (all tasks keep the same values), with its standard error
+                even sample by hash (all tasks keep the same values), with standard errors
     Histogram   quantiles of whole numbers within 1/32; their least, largest and count exactly
-    Series      sums over time in buckets that widen as the span of time grows; exact
+    Series      sums over time in buckets that widen as the span of time grows; exact, but names that are too many are
+                counted together
 """
 
 from __future__ import annotations
 
+import base64
+import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -23,6 +26,7 @@ import numpy.typing as npt
 from flintmq.config.text import DAY_MS
 
 Numbers = npt.NDArray[np.int64]
+Hashes = npt.NDArray[np.uint64]
 FOLDS: dict[str, Callable[[int, int], int]] = {"+": lambda one, other: one + other, "<": min, ">": max}
 
 
@@ -64,7 +68,9 @@ class Top:
     def merge(self, other: Top) -> None:
         self.missed += other.missed
         for name, row in other.rows.items():
-            self.add(name, row)
+            self.rows[name] = _folded(self.folds, self.rows.get(name), row)
+        if len(self.rows) > 2 * self.most:
+            self.prune()
 
     def state(self) -> dict[str, Any]:
         """Return the counts as a dict for JSON; at most `most` names."""
@@ -80,59 +86,100 @@ class Repeats:
     """Counts how often values occur, by their 64-bit hashes.
 
     Only hashes whose first `level` bits are zero are kept; the level rises when there are more than `most`. Each kept
-    value is counted exactly, and represents 2^level values.
+    value is counted exactly, and represents 2^level values. `occurrences` are those of all values.
     """
 
     def __init__(self, most: int) -> None:
-        self.most, self.level = most, 0
-        self.counts: dict[int, int] = {}
+        self.most, self.level, self.occurrences = most, 0, 0
+        self.hashes: Hashes = np.empty(0, np.uint64)  # in their order, each once
+        self.counts: Numbers = np.empty(0, np.int64)
 
-    def add(self, hashes: npt.NDArray[np.uint64], counts: Numbers) -> None:
+    def add(self, hashes: Hashes, counts: Numbers) -> None:
         """Count values, each given once by its hash."""
-        if self.level:
-            kept = hashes >> np.uint64(64 - self.level) == 0
-            hashes, counts = hashes[kept], counts[kept]
-        self._add(zip(hashes.tolist(), counts.tolist(), strict=True))
+        self.occurrences += int(counts.sum())
+        self._add(hashes, counts)
 
-    def _add(self, pairs: Iterable[tuple[int, int]]) -> None:
-        held = self.counts
-        for value, count in pairs:
-            held[value] = held.get(value, 0) + count
-        while len(self.counts) > self.most:
+    def _add(self, hashes: Hashes, counts: Numbers) -> None:
+        while True:
+            kept = hashes <= self._last
+            hashes, counts = hashes[kept], counts[kept]
+            if len(hashes) <= self.most:
+                break
             self._rise(self.level + 1)
+        if not len(hashes):
+            return
+        hashes, counts = np.concatenate([self.hashes, hashes]), np.concatenate([self.counts, counts])
+        order = np.argsort(hashes)
+        hashes, counts = hashes[order], counts[order]
+        begins = np.flatnonzero(np.concatenate([[True], hashes[1:] != hashes[:-1]]))
+        self.hashes, self.counts = hashes[begins], np.add.reduceat(counts, begins)
+        while len(self.hashes) > self.most:
+            self._rise(self.level + 1)
+
+    @property
+    def _last(self) -> np.uint64:
+        """Return the largest hash that is kept."""
+        return np.uint64((1 << 64 - self.level) - 1)
 
     def _rise(self, level: int) -> None:
         self.level = max(level, self.level)
-        self.counts = {value: count for value, count in self.counts.items() if not value >> (64 - self.level)}
+        kept = np.searchsorted(self.hashes, self._last, "right")
+        self.hashes, self.counts = self.hashes[:kept], self.counts[:kept]
 
     def merge(self, other: Repeats) -> None:
+        self.occurrences += other.occurrences
         self._rise(other.level)
-        self._add((value, count) for value, count in other.counts.items() if not value >> (64 - self.level))
+        self._add(other.hashes, other.counts)
 
     def state(self) -> dict[str, Any]:
-        return {"level": self.level, "counts": [[*pair] for pair in self.counts.items()]}
+        """Return what is held as a dict for JSON.
+
+        Arrays are texts there: lists of numbers take six times as much.
+        """
+        hashes, counts = (base64.b64encode(part.tobytes()).decode("ascii") for part in (self.hashes, self.counts))
+        return {"level": self.level, "occurrences": self.occurrences, "hashes": hashes, "counts": counts}
 
     def load(self, state: dict[str, Any]) -> Repeats:
-        self.level, self.counts = state["level"], dict(state["counts"])
+        self.level, self.occurrences = state["level"], state["occurrences"]
+        self.hashes = np.frombuffer(base64.b64decode(state["hashes"]), np.uint64)
+        self.counts = np.frombuffer(base64.b64decode(state["counts"]), np.int64)
         return self
 
-    def answer(self) -> dict[str, Any]:
+    def answer(self, largest: int = 1) -> dict[str, Any]:
         """Return `distinct` values, those `repeated`, and the `surplus` beyond the first of each.
 
-        `exact` says whether they are exact; otherwise `error` is the standard error of the surplus.
+        `exact` says whether they are exact; otherwise `distinct_error`, `repeated_error` and `error` (that of the
+        surplus) are their standard errors.
+
+        Args:
+            largest: how often the most frequent value is known to occur. The sample may lack it, so its own errors
+                would be too small: the surplus then comes from `occurrences` and the distinct values.
         """
-        more = [count - 1 for count in self.counts.values() if count > 1]
+        more = self.counts[self.counts > 1] - 1
         scale = 1 << self.level
+        distinct, surplus = len(self.counts) * scale, int(more.sum()) * scale
+
+        def error(squares: float) -> int:
+            return round(math.sqrt(scale * (scale - 1) * squares))
+
+        unseen = max(1, largest - 1) ** 2  # also where the sample has none that repeats
+        squares = float(np.square(more.astype(np.float64)).sum()) + unseen
+        errors = error(len(self.counts)), error(len(more) or 1), error(squares)
+        if errors[0] < errors[2]:
+            surplus, errors = max(0, self.occurrences - distinct), (errors[0], errors[1], errors[0])
         return {
-            "distinct": len(self.counts) * scale,
+            "distinct": distinct,
             "repeated": len(more) * scale,
-            "surplus": sum(more) * scale,
+            "surplus": surplus,
             "exact": self.level == 0,
-            "error": round((scale * (scale - 1) * sum(count * count for count in more)) ** 0.5),
+            "error": errors[2],
+            "distinct_error": errors[0],
+            "repeated_error": errors[1],
         }
 
 
 STEPS = 32  # of a histogram, from one power of two to the next
+SMALL = 1 << 15
 
 
 class Histogram:
@@ -149,10 +196,17 @@ class Histogram:
         if not len(values):
             return
         self._ends(int(values.min()), int(values.max()))
-        self.sum += sum(values.tolist())
         assert self.least is not None and self.least >= 0  # a negative one has no cell
-        cells, counts = np.unique(cell_of(values), return_counts=True)
-        self.cells.update(dict(zip(cells.tolist(), counts.tolist(), strict=True)))
+        high, low = (int(half.sum()) for half in (values >> 32, values & 0xFFFFFFFF))  # neither sum leaves 64 bits
+        self.sum += (high << 32) + low
+        if values.max() < SMALL:  # of such values fewer differ than there are: cells of those are quicker
+            among = np.bincount(values)
+            values = np.flatnonzero(among)
+            counts = np.bincount(cell_of(values), among[values]).astype(np.int64)  # of floats: exact below 2**53
+        else:
+            counts = np.bincount(cell_of(values))
+        cells = np.flatnonzero(counts)
+        self.cells.update(dict(zip(cells.tolist(), counts[cells].tolist(), strict=True)))
 
     def _ends(self, least: int, largest: int) -> None:
         self.least = least if self.least is None else min(least, self.least)
@@ -194,10 +248,14 @@ class Histogram:
         return self.largest
 
     def answer(self) -> dict[str, Any]:
-        """Return count, mean, least, quantiles, largest; each None without values."""
+        """Return count, mean, least, quantiles, largest; each None without values.
+
+        `quantile_error`: the part of itself by which a quantile may be too large; none is too small.
+        """
         quantiles = {f"p{name}": self.quantile(part) for name, part in (("50", 0.5), ("90", 0.9), ("99", 0.99))}
         mean = round(self.sum / self.count, 3) if self.cells else None
-        return {"count": self.count, "mean": mean, "least": self.least, **quantiles, "largest": self.largest}
+        ends = {"least": self.least, **quantiles, "largest": self.largest}
+        return {"count": self.count, "mean": mean, **ends, "quantile_error": 1 / STEPS}
 
 
 def cell_of(values: Numbers) -> Numbers:
@@ -235,7 +293,9 @@ class Series:
         names: number of names with separate cells; later names are counted under "".
 
     Attributes:
-        cells: (bucket, name) -> numbers; a bucket is a time in ms divided by the width.
+        cells: (bucket, name) -> numbers; a bucket is a time in ms divided by the width. A name in it is there with all
+            its numbers: one that a merged part counted under "" is counted so for all.
+        full: names that are not in `cells` may be under "".
     """
 
     def __init__(self, most: int, names: int, folds: str) -> None:
@@ -244,6 +304,7 @@ class Series:
         self.step = 0
         self.cells: dict[tuple[int, str], list[int]] = {}
         self.names: set[str] = {""}
+        self.full = False
 
     @property
     def width(self) -> int:
@@ -252,8 +313,8 @@ class Series:
 
     def add(self, bucket: int, name: str, row: Sequence[int]) -> None:
         if name not in self.names:
-            if len(self.names) > self.most_names:
-                name = ""
+            self.full = self.full or len(self.names) > self.most_names
+            name = "" if self.full else name
             self.names.add(name)
         key = bucket, name
         self.cells[key] = _folded(self.folds, self.cells.get(key), row)
@@ -275,13 +336,19 @@ class Series:
         factor = self.width // other.width
         for (bucket, name), row in other.cells.items():
             self.add(bucket // factor, name, row)
+        if other.full:
+            before, self.cells, self.full = self.cells, {}, True
+            self.names &= other.names
+            for (bucket, name), row in before.items():
+                self.add(bucket, name, row)
         self.settle()
 
     def state(self) -> dict[str, Any]:
-        return {"step": self.step, "cells": [[bucket, name, row] for (bucket, name), row in self.cells.items()]}
+        cells = [[bucket, name, row] for (bucket, name), row in self.cells.items()]
+        return {"step": self.step, "full": self.full, "cells": cells}
 
     def load(self, state: dict[str, Any]) -> Series:
-        self.step = state["step"]
+        self.step, self.full = state["step"], state["full"]
         self.cells = {(bucket, name): row for bucket, name, row in state["cells"]}
         self.names = {"", *(name for _, name in self.cells)}
         return self

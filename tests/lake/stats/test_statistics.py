@@ -5,16 +5,16 @@ import json
 import numpy as np
 import pytest
 
-from flintmq.spark.jobs.stats.accumulate import Tally, queue_key
-from flintmq.spark.jobs.stats.lag import Lag
-from flintmq.spark.jobs.stats.statistics import BUCKETS, ms_text, statistics, time_text
+from flintmq.lake.stats.accumulate import Tally
+from flintmq.lake.stats.lag import Lag
+from flintmq.lake.stats.statistics import BUCKETS, ms_text, statistics, time_text
 
 
 def tally(*queues: tuple[str, int, int], times: tuple[int, ...] = (), late: int = 10) -> Tally:
     """A tally of queues with so many messages of 100 bytes; one message at each time."""
     found = Tally()
     for topic, queue, messages in queues:
-        found.queues.add(queue_key(topic, queue), [messages, 100 * messages, messages - 1, late])
+        found.add_queue(topic, queue, [messages, 100 * messages, messages - 1, late])
         found.messages += messages
         found.bytes += 100 * messages
     for time in times:
@@ -80,7 +80,7 @@ def test_what_stands_out_is_said() -> None:
     found = statistics(counted, lags)
     found.damages, found.lost_bytes = 2, 77
     assert found.verdict == [
-        "2 damaged places in the log: 77 bytes skipped.",
+        "Skipped 2 damaged places of the log, 77 bytes: flintmq verify says where.",
         "3 messages in dead-letter topics: consumers gave up on them.",
         "9 messages of Orders left the log before group lost consumed them.",
         "Group g is 4,000 messages behind on Orders, the oldest stored 3.33 min before the last message.",
@@ -100,3 +100,12 @@ def test_lengths_and_times_as_people_say_them() -> None:
     assert time_text(1_700_000_000_123) == "2023-11-14 22:13:20.123"
     assert time_text(1_700_000_000_123, 0) == "2023-11-14 22:13:20"
     assert time_text(None) == "none"
+
+
+def test_lags_that_a_table_leaves_out_are_counted() -> None:
+    lags = [Lag("Orders", f"g{number}", 1, 500 - number, 1) for number in range(300)]
+    lags += [Lag("Orders", "lost", 1, 0, 0, None, expired=7), Lag("Orders", "ahead", 1, 0, 0, beyond=1)]
+    found = statistics(tally(("Orders", 0, 5)), lags)
+    assert (found.lag_count, found.group_count) == (302, 302)
+    assert found.behind == sum(lag.behind for lag in lags) and len(found.lags) == 202
+    assert "7 messages of Orders left the log before group lost consumed them." in found.verdict

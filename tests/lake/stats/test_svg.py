@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from flintmq.spark.jobs.stats import svg
+from flintmq.lake.stats import svg
 
 HOSTILE = "<script>alert('x')</script>&\""
 

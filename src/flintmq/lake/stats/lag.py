@@ -52,13 +52,18 @@ def _ordered(lags: Iterable[Lag]) -> list[Lag]:
 
 
 def consumer_lag(
-    root: str, config: StoreConfig, end_in_log: Callable[[str, int], int | None], report: Report | None = None
+    root: str,
+    config: StoreConfig,
+    end_in_log: Callable[[str, int], int | None],
+    report: Report | None = None,
+    last: int | None = None,
 ) -> list[Lag]:
     """Return the lag of each group on each topic for which it has offsets, the largest first.
 
-    `end_in_log`: returns the queue offset after the last message of a queue in the log, if there is one.
+    `end_in_log`: returns the queue offset after the last message of a queue in the log, if there is one. `last`: log
+    offset of the log's last record, as an earlier search found it.
     """
-    lookup = QueueLookup(Snapshot.open(root, config))
+    lookup = QueueLookup(Snapshot.open(root, config, last=last))
     broker = lookup.snapshot.broker
     note_unread_offsets(broker, report or Report())
     found = [(key, offsets) for key, offsets in broker.consumer_offsets.items()]
