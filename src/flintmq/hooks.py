@@ -1,4 +1,4 @@
-"""Names what the core takes from the lake and from what is live.
+"""Names what the core takes from the lake, from what is live, and from the web page above the command line.
 
 FlintMQ has three quarters: the core; the lake (`lake`, `spark`, `cli/lake`); what is live (`broker`, `ha`, `metrics`,
 `remoting`, `cli/live`). The two may import the core, and know neither each other nor are known to it. Where the core
@@ -23,6 +23,8 @@ HOOKS: Final = {
     "partition_value": "flintmq.lake.shape.parquet:partition_value",
     "rebuild_on_spark": "flintmq.cli.lake.spark.rebuild:rebuild_on_spark",
     "store_metrics": "flintmq.metrics.stores:store_metrics",
+    "ui": "flintmq.ui.app:Ui",
+    "ui_serve": "flintmq.ui.server:serve",
 }
 """Name of a hook -> its module and the function or class there. Commands are named in `cli/names.py`."""
 

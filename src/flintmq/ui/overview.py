@@ -1,0 +1,147 @@
+"""The first page: all stores, what needs attention, one store, and what its retention deletes next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from flintmq.cli.commands.inspect import json_line_of
+from flintmq.cli.output import dumps
+from flintmq.cli.text import size
+from flintmq.forensics import retention_plan
+from flintmq.forensics.cluster_figures import cluster_groups, cluster_topics, unread_by_group
+from flintmq.forensics.inspect import inspect
+from flintmq.forensics.store_figures import StoreFigures
+from flintmq.store.services.retention_rules import RetentionRules
+from flintmq.ui import rates
+from flintmq.ui.asked import Ask
+from flintmq.ui.links import link
+from flintmq.ui.page import Page, time_text
+from flintmq.ui.stores import Look, OpenStore, state_text
+
+if TYPE_CHECKING:
+    from flintmq.ui.app import Ui
+
+TOPICS_SHOWN = 12
+ROWS_SHOWN = 500
+NOTES_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Something to look at: how bad (0 is worst), what it is, and where it is shown."""
+
+    grade: int
+    text: str
+    href: str
+    command: Sequence[str] = ()
+
+
+def inspect_lines(stores: Sequence[OpenStore]) -> Callable[[], Iterator[str]]:
+    """Make what `flintmq inspect --json` prints of these stores."""
+    return lambda: (json_line_of(one.member, inspect(one.path, one.config)) for one in stores)
+
+
+def home(ui: Ui, _: OpenStore | None, ask: Ask) -> Page:
+    """Show all stores; an only one in full."""
+    if len(ui.stores) == 1:
+        return store(ui, ui.stores.all[0], ask)
+    looks = [one.look() for one in ui.stores.all]
+    figures = [look.figures for look in looks if look.figures is not None]
+    groups = cluster_groups(figures)
+    words = {
+        "looks": looks,
+        "state_text": state_text,
+        "attention": _sorted(one for look in looks for one in _attention(look)),
+        "topics": cluster_topics(figures)[:TOPICS_SHOWN],
+        "groups": groups[:TOPICS_SHOWN],
+        "messages": sum(one.content.messages for one in figures),
+        "bytes": sum(one.content.log.end - one.content.log.begin for one in figures),
+    }
+    command = ["inspect", *(one.path for one in ui.stores.all)]
+    title = f"{len(looks)} stores"
+    return Page("overview.html", title, words, command, inspect_lines(ui.stores.all), tab="overview")
+
+
+def store(ui: Ui, one: OpenStore | None, ask: Ask) -> Page:
+    """Show one store: its state, what needs attention, rates, topics, disk."""
+    assert one is not None
+    figures = one.figures()
+    content = figures.content
+    words = {
+        "figures": figures,
+        "content": content,
+        "state": state_text(figures),
+        "attention": _sorted(_attention(Look(one, figures))),
+        "chart": rates.log_chart(figures.snapshot),
+        "topics": sorted((topic for topic in content.topics if topic.queues), key=lambda topic: -topic.messages),
+        "shown": TOPICS_SHOWN,
+        "queues": sum(len(topic.queues) for topic in content.topics),
+        "going": unread_by_group(figures.retention) if figures.retention is not None else {},
+        "groups": sorted(content.groups, key=lambda group: (-group.lag, group.name)),
+    }
+    command = ["inspect", one.path]
+    return Page("store.html", one.name, words, command, inspect_lines([one]), tab="overview", store=one)
+
+
+def retention(ui: Ui, one: OpenStore | None, ask: Ask) -> Page:
+    """Show which files retention deletes next, and who has not read what is in them."""
+    assert one is not None
+    plan = one.figures().retention
+    if plan is not None:
+        unread = sorted((row for row in plan.unread if row.unread), key=lambda row: (row.group is None, -row.unread))
+    else:
+        unread = []
+    words = {"plan": plan, "unread": unread, "most": ROWS_SHOWN}
+
+    def lines() -> Iterable[str]:
+        return [dumps(retention_plan.explain(one.path, one.config))]
+
+    command = ["retention", "explain", one.path]
+    return Page("retention.html", "Retention", words, command, lines, tab="retention", store=one)
+
+
+def _sorted(found: Iterable[Attention]) -> list[Attention]:
+    return sorted(found, key=lambda one: one.grade)
+
+
+def _attention(look: Look) -> Iterator[Attention]:
+    one, figures = look.store, look.figures
+    if figures is None:
+        yield Attention(0, f"{one.name}: it cannot be read: {look.error}", link(one.number), ["inspect", one.path])
+        return
+    content, number, name = figures.content, one.number, one.name
+    health, verify = link(number, "health"), ["verify", one.path]
+    if content.damaged:
+        yield Attention(0, f"{name}: log files are missing, or the log's end is damaged", health, verify)
+    yield from _retention(one, figures)
+    if figures.copy is not None and not figures.copy.connected:
+        yield Attention(1, f"{name}: the copy has no connection to its master", link(number), ["inspect", one.path])
+    if not content.clean and not content.live:
+        text = f"{name}: it was not stopped cleanly; the next start recovers it"
+        yield Attention(1, text, link(number), ["recover", one.path, "--dry-run"])
+    if content.live and figures.dispatch_behind > (64 << 20):
+        text = f"{name}: queues and index lag the log by {size(figures.dispatch_behind)}"
+        yield Attention(1, text, link(number), ["inspect", one.path])
+    for note in content.notes[:NOTES_SHOWN]:
+        yield Attention(2, f"{name}: {note.code}: {note.text}", health, verify)
+
+
+def _retention(one: OpenStore, figures: StoreFigures) -> Iterator[Attention]:
+    plan = figures.retention
+    if plan is None:
+        return
+    page, command = link(one.number, "retention"), ["retention", "explain", one.path]
+    if plan.refuses_puts:
+        yield Attention(0, f"{one.name}: the disk is {plan.used} % full: puts are refused", page, command)
+    elif plan.used >= RetentionRules.of(one.config).delete_at:
+        yield Attention(1, f"{one.name}: the disk is {plan.used} % full: files go at any hour", page, command)
+    if plan.next_when is None:
+        return
+    when = "now" if plan.next_when <= plan.at else f"at {time_text(plan.next_when)}"
+    for (group, topic), count in unread_by_group(plan).most_common(NOTES_SHOWN):
+        if count:
+            who = "no group has an offset for it" if group is None else f"group {group} has not read them"
+            text = f"{one.name}: {count:,} messages of topic {topic} are deleted {when}: {who}"
+            yield Attention(1 if group is not None else 2, text, page, command)
