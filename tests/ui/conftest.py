@@ -2,11 +2,11 @@
 
 import hashlib
 import json
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from starlette.testclient import TestClient
 
 from flintmq.cli.body_option import Bodies
 from flintmq.cluster.members import find_members
@@ -15,6 +15,10 @@ from flintmq.message import Message
 from flintmq.store.message_store import MessageStore
 from flintmq.ui.app import Ui, make_app
 from flintmq.ui.guard import Guard
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # newer versions of Starlette would rather have httpx2
+    from starlette.testclient import TestClient
 
 HERE = "http://127.0.0.1:8090"
 SMALL = {"mappedFileSizeCommitLog": 1 << 20, "maxHashSlotNum": 64, "maxIndexNum": 256}
@@ -51,7 +55,8 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with MessageStore(root, config=SMALL) as store:
         for number in range(600):
             order = {
-                "order": number, "customer": f"c{number % 37}", "total": round(number * 1.37, 2), "paid": number % 3 == 0,
+                "order": number, "customer": f"c{number % 37}", "total": round(number * 1.37, 2),
+                "paid": number % 3 == 0,
                 "lines": [{"sku": f"sku-{n}", "count": n + 1, "price": 9.5} for n in range(number % 4)],
                 "note": "白茶，两盒" if number % 5 == 0 else None,
             }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Pages in Chromium: wide and narrow, light and dark, by keyboard alone, with hostile texts; and the pictures of the docs."""
+"""Pages in Chromium: wide and narrow, light and dark, by keyboard, with hostile texts; the pictures of the docs."""
 
 import os
 import time

@@ -5,13 +5,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from starlette.testclient import TestClient
-
 from flintmq.message import Message
 from flintmq.store.message_store import MessageStore
 from flintmq.ui import health
 from tests.cli.conftest import Run, run  # noqa: F401
-from tests.ui.conftest import SMALL, digests
+from tests.ui.conftest import SMALL, TestClient, digests
 
 Asker = Callable[..., TestClient]
 

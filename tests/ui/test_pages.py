@@ -10,14 +10,13 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
-from starlette.testclient import TestClient
 
 from flintmq.message import Message
 from flintmq.store.message_store import MessageStore
 from flintmq.testing.write_store import write_store
 from tests.cli.conftest import Run, basic, run  # noqa: F401
 from tests.compat.stores import Golden
-from tests.ui.conftest import SMALL
+from tests.ui.conftest import SMALL, TestClient
 
 Asker = Callable[..., TestClient]
 
@@ -119,7 +118,8 @@ def test_what_is_not_there_names_the_nearest(ask: Asker, shop: Path, place: str,
     [
         "/0/queue?topic=Orders&queue=-1", "/0/queue?topic=Orders&queue=x", "/0/queue?topic=Orders&time=yesterday",
         "/0/message?id=nonsense", "/0/bytes?at=1e9", "/search?how=magic", "/search?how=property&q=nosign",
-        "/search?since=-1m&until=-2m", "/0/topic", "/search?q=a&limit=99999999999999999999", "/0/topic?name=" + "x" * 5000,
+        "/search?since=-1m&until=-2m", "/0/topic", "/search?q=a&limit=99999999999999999999",
+        "/0/topic?name=" + "x" * 5000,
     ],
 )  # fmt: skip
 def test_a_wrong_value_is_said(ask: Asker, shop: Path, place: str):

@@ -10,15 +10,14 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from starlette.testclient import TestClient
 
-from tests.ui.conftest import digests, hostile_texts
+from tests.ui.conftest import TestClient, digests, hostile_texts
 
 Asker = Callable[..., TestClient]
 WORDS = {
-    "a", "article", "b", "body", "br", "button", "caption", "code", "datalist", "dd", "details", "div", "dl", "dt", "em",
-    "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "head", "header", "html", "input", "label", "li", "line",
-    "link", "main", "meta", "meter", "nav", "ol", "option", "p", "path", "pre", "progress", "rect", "script", "section",
+    "a", "article", "b", "body", "br", "button", "caption", "code", "datalist", "dd", "details", "div", "dl", "dt",
+    "em", "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "head", "header", "html", "input", "label", "li",
+    "line", "link", "main", "meta", "meter", "nav", "ol", "option", "p", "path", "pre", "progress", "rect", "script", "section",
     "select", "small", "span", "summary", "svg", "table", "tbody", "td", "th", "thead", "time", "title", "tr", "ul",
 }  # fmt: skip
 """Elements that our pages are made of."""

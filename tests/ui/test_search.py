@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from starlette.testclient import TestClient
 
 from flintmq.errors import UsageError
 from flintmq.message import Message
@@ -12,7 +11,7 @@ from flintmq.store.message_store import MessageStore
 from flintmq.store.view import open_store
 from flintmq.ui import search
 from flintmq.ui.asked import Ask
-from tests.ui.conftest import SMALL
+from tests.ui.conftest import SMALL, TestClient
 
 Asker = Callable[..., TestClient]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from html import escape
 from importlib.resources import files
@@ -180,7 +180,9 @@ async def _json(ui: Ui, request: Request, lines: Iterator[str]) -> Response:
     except Exception as error:
         return await _failure(ui, request, error)
 
-    def all_lines() -> Iterator[str]:
+    def all_lines() -> Generator[str]:
+        if first is None:
+            return
         yield f"{first}\n" if first else ""
         try:
             for line in lines:
@@ -188,7 +190,7 @@ async def _json(ui: Ui, request: Request, lines: Iterator[str]) -> Response:
         except (FlintError, OSError) as error:
             yield error_json(error)
 
-    return Streamed(in_threads(all_lines() if first is not None else iter(()), ui.limiter), media_type=JSON)
+    return Streamed(in_threads(all_lines(), ui.limiter), media_type=JSON)
 
 
 JSON = "application/json"
@@ -198,7 +200,7 @@ def error_json(error: Exception) -> str:
     return error_line(error, str(error), getattr(error, "exit_code", 3), True) + "\n"
 
 
-def _told(texts: Iterator[str]) -> Iterator[str]:
+def _told(texts: Iterator[str]) -> Generator[str]:
     """Yield texts joined to pieces worth sending; of an error amid them its words, as text."""
     held: list[str] = []
     try:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,11 +20,11 @@ from flintmq.cli.message_lines import json_line, json_member
 from flintmq.cli.text import size
 from flintmq.cli.values import parse_property, parse_tags
 from flintmq.config.text import check_choice
-from flintmq.errors import CorruptStoreError, FlintError, MessageNotFoundError, UsageError
+from flintmq.errors import ConfigError, CorruptStoreError, FlintError, MessageNotFoundError, UsageError
 from flintmq.format.index import key_hash
 from flintmq.message import StoredMessage
 from flintmq.store.commitlog.predicate import Predicate
-from flintmq.store.index.reader import discover
+from flintmq.store.index.reader import IndexFileReader, discover
 from flintmq.ui.asked import Ask
 from flintmq.ui.links import option
 from flintmq.ui.page import Page
@@ -275,23 +276,24 @@ def _at_once(wanted: Wanted, one: OpenStore) -> Iterator[Hit]:
         return
     view = one.view()
     if wanted.is_id:
-        try:
+        with suppress(MessageNotFoundError, UsageError):
             yield Hit(one, view.get_by_offset_msg_id(wanted.q), "offset id")
-        except (MessageNotFoundError, UsageError):
-            pass
     topics = [wanted.topic] if wanted.topic else view.topics()[:TOPICS_IN_INDEX]
     hashes = {key_hash(topic, wanted.q) for topic in topics}
-    end = time.monotonic() + INDEX_SECONDS
+    until = time.monotonic() + INDEX_SECONDS
     keyed = wanted.selection("key")
-    for file in reversed(discover(view.root, one.config)):
-        with file.open() as index:
-            for number in hashes:
-                for offset in islice(index.find(number), MOST_HITS):
-                    if time.monotonic() > end:
-                        return
-                    try:
-                        message = view.get_at(offset)
-                    except (MessageNotFoundError, CorruptStoreError):
-                        continue
-                    if keyed.predicate.wants(message) and keyed.wants(message):
-                        yield Hit(one, message, "index")
+    for file in reversed(discover(view.root, one.config, one.effects)):
+        for offset in _in_file(file, hashes, until):
+            with suppress(MessageNotFoundError, CorruptStoreError):
+                message = view.get_at(offset)
+                if keyed.predicate.wants(message) and keyed.wants(message):
+                    yield Hit(one, message, "index")
+
+
+def _in_file(file: IndexFileReader, hashes: Iterable[int], until: float) -> Iterator[int]:
+    """Yield log offsets under hashes; none of a file that is gone or cannot be used."""
+    with suppress(FileNotFoundError, ConfigError, CorruptStoreError), file.open() as index:
+        for number in hashes:
+            if time.monotonic() > until:
+                return
+            yield from islice(index.find(number), MOST_HITS)

@@ -38,7 +38,7 @@ class OpenStore:
         self.path = member.path
         self.shown_path = without_secrets(self.path)
         self.name = member.broker or os.path.basename(os.path.abspath(self.path)) or self.path
-        self._effects = effects_for(self.path, config.s3)
+        self.effects = effects_for(self.path, config.s3)
         self._lock = threading.Lock()
         self._view: StoreView | None = None
         self._watch = StoreWatch(member, config)
@@ -55,7 +55,7 @@ class OpenStore:
             if self._view is None:
                 self._view = open_store(self.path, config=self.config)
             elif now - self._viewed > FRESH_S:
-                find_root(self.path, self.config, self._effects)
+                find_root(self.path, self.config, self.effects)
                 self._view.refresh()
             else:
                 return self._view

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator
 
 from anyio import CapacityLimiter, fail_after, to_thread
 from starlette.responses import StreamingResponse
@@ -26,8 +26,11 @@ class Streamed(StreamingResponse):
         await super().stream_response(patient)
 
 
-async def in_threads(texts: Iterator[str], limiter: CapacityLimiter) -> AsyncIterator[str]:
-    """Yield texts that a blocking iterator makes; empty ones only show that it goes on."""
-    while (text := await to_thread.run_sync(next, texts, None, limiter=limiter)) is not None:
-        if text:
-            yield text
+async def in_threads(texts: Generator[str], limiter: CapacityLimiter) -> AsyncIterator[str]:
+    """Yield texts that a blocking generator makes; empty ones only show that it goes on."""
+    try:
+        while (text := await to_thread.run_sync(next, texts, None, limiter=limiter)) is not None:
+            if text:
+                yield text
+    finally:
+        texts.close()
