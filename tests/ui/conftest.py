@@ -71,8 +71,8 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 store.put(Message("Payments", bytes(range(64)), keys=f"pay-{number}", queue_id=number % 2))
         store.put(Message("Orders", b"later", delay_level=16))
     offsets = {
-        "Orders@billing": {"0": 300, "1": 20, "2": 20, "3": 20},
-        "Orders@shipping": {"0": 515, "1": 28, "2": 28, "3": 28},
+        "Orders@billing": {"0": 300, "1": 20, "2": 15, "3": 2},
+        "Orders@shipping": {"0": 530, "1": 21, "2": 21, "3": 22},
         "Payments@audit": {"0": 0},
     }
     written = {"dataVersion": {"counter": 1, "stateVersion": 0, "timestamp": 0}, "offsetTable": offsets}

@@ -86,7 +86,7 @@ def bound(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=256)
     except (OSError, OverflowError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+        reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
         raise UsageError(f"--listen {host}:{port}: {reason}; give another address") from None
 
 
@@ -94,12 +94,9 @@ def serve(ui: Ui, host: str, port: int, note: Callable[[str], None], wait: Calla
     """Serve pages until `wait` returns; `show`: open them in a browser."""
     with UiServer(ui, host, port) as server:
         if server.token:
+            word = f"that of {TOKEN}" if TOKEN in os.environ else server.token
             note(f"{host} is no address of this machine alone, and what is read there is not encrypted")
-            note(
-                f"the password is {server.token} (any user name)"
-                if TOKEN not in os.environ
-                else f"the password is {TOKEN}"
-            )
+            note(f"the password is {word}, with any user name")
         count = len(ui.stores)
         note(f"serving {server.url} of {count} store{'s' * (count != 1)}, until Ctrl-C or SIGTERM")
         if show:

@@ -15,7 +15,7 @@ from flintmq.store.commitlog.report import Report
 from flintmq.store.view import QueueInfo, StoreView
 from flintmq.ui import rates
 from flintmq.ui.asked import Ask
-from flintmq.ui.links import link, option
+from flintmq.ui.links import link
 from flintmq.ui.overview import inspect_lines
 from flintmq.ui.page import Page, visible
 from flintmq.ui.stores import OpenStore
@@ -115,9 +115,10 @@ def queue(ui: Ui, one: OpenStore | None, ask: Ask) -> Page:
         "all_queues": known[:QUEUES_SHOWN],
         "lost": report.damages[:NEWEST],
     }
-    command = ["tail", one.path, name, "--queue", str(number), "--limit", str(MESSAGES_SHOWN)]
-    if messages and begin != last:
-        command += option("--since", messages[0].store_timestamp)
+    if begin == last:
+        command = ["tail", one.path, name, "--queue", str(number), "--limit", str(MESSAGES_SHOWN)]
+    else:
+        command = ["get", one.path, name, str(number), str(begin), "--limit", str(MESSAGES_SHOWN)]
     title = f"{visible(name)} / {number}"
     return Page("queue.html", title, words, command, json_lines(messages), tab="topics", store=one)
 
