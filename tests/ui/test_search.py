@@ -118,6 +118,7 @@ def test_zones_left_out_are_said(ask: Asker, tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("flintmq.store.commitlog.zones.ZONE_BYTES", 1 << 16)
     monkeypatch.setattr("flintmq.store.commitlog.zones.are_worth_it", lambda log: True)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("FLINTMQ_ZONE_MAPS")
     with MessageStore(tmp_path / "store", config=SMALL) as store:
         for number in range(4000):
             store.put(Message("T", bytes(500), keys=f"k{number}"))

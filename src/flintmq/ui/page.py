@@ -55,6 +55,16 @@ def time_text(ms: int | None) -> str:
     return "–" if ms is None else iso(ms).replace("T", " ").replace("Z", "")
 
 
+def shell_word(word: str) -> str:
+    """Return a word as a shell takes it; invisible characters as escapes of bash."""
+    if word.isprintable():
+        return shlex.quote(word)
+    shown = "".join(
+        c if c.isprintable() and c not in "'\\" else f"\\{c}" if c.isprintable() else f"\\U{ord(c):08x}" for c in word
+    )
+    return f"$'{shown}'"
+
+
 @cache
 def templates() -> Environment:
     made = Environment(
@@ -66,8 +76,9 @@ def templates() -> Environment:
         "time": time_text,
         "size": size,
         "duration": duration,
+        "ago": lambda ms: f"{duration(max(ms, 0) // 1000 * 1000)} ago" if ms >= 1000 else "just now",
         "number": lambda count: f"{count:,}",
-        "shown_command": lambda words: shlex.join(["flintmq", *words]),
+        "shown_command": lambda words: " ".join(map(shell_word, ["flintmq", *words])),
     }
     made.globals |= {"link": link, "message_link": message_link, "query": query, "short": short}
     return made

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -33,11 +33,11 @@ class Look:
 class OpenStore:
     """One store of those named. Thread: any."""
 
-    def __init__(self, number: int, member: Member, config: StoreConfig) -> None:
+    def __init__(self, number: int, member: Member, config: StoreConfig, name: str = "") -> None:
         self.number, self.member, self.config = number, member, config
         self.path = member.path
         self.shown_path = without_secrets(self.path)
-        self.name = member.broker or os.path.basename(os.path.abspath(self.path)) or self.path
+        self.name = name or "/".join(self.shown_path.rstrip("/").split("/")[-2:])
         self.effects = effects_for(self.path, config.s3)
         self._lock = threading.Lock()
         self._view: StoreView | None = None
@@ -78,7 +78,12 @@ class OpenStore:
 
 class Stores:
     def __init__(self, members: Sequence[Member], config: StoreConfig) -> None:
-        self.all = [OpenStore(number, member, config) for number, member in enumerate(members)]
+        # Of a list of paths they are the last parts, which may be equal.
+        names = Counter(member.broker for member in members)
+        self.all = [
+            OpenStore(number, member, config, member.broker if names[member.broker] == 1 else "")
+            for number, member in enumerate(members)
+        ]
 
     def __len__(self) -> int:
         return len(self.all)

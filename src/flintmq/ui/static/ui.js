@@ -54,7 +54,7 @@ if (tail) {
         link.textContent = text;
         cell.append(link);
       } else cell.textContent = text;
-      if (number === 4) cell.className = "body";
+      if (number > 2) cell.className = number === 3 ? "keys" : "body";
       line.append(cell);
     });
     line.className = "new";
