@@ -14,6 +14,7 @@ from flintmq.cluster.members import find_members
 from flintmq.config.keys import StoreConfig
 from flintmq.message import Message
 from flintmq.store.message_store import MessageStore
+from flintmq.testing.write_store import write_store
 from flintmq.ui.app import Ui
 from flintmq.ui.server import UiServer
 from tests.spark.jobs.stats import browser
@@ -24,6 +25,7 @@ WORDS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
+DAY_MS = 24 * 3600 * 1000
 PICTURES = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 PAGES = {
     "store": "/", "topics": "/0/topics", "topic": "/0/topic?name=Orders", "queue": "/0/queue?topic=Orders&queue=0",
@@ -217,8 +219,14 @@ def test_a_tail_shows_new_messages(chromium: Any, tmp_path: Path):
 def test_pictures_of_the_docs(chromium: Any, shop: Path, tmp_path: Path, ask: Callable[..., Any]):
     """Written again with FLINTMQ_PICTURES=1."""
     into = PICTURES if os.environ.get("FLINTMQ_PICTURES") else tmp_path
-    for name, place, height in (("ui-store", "/", 860), ("ui-message", PAGES["message"], 980)):
-        with served(shop) as server, opened(chromium, server, 1200) as page:
+    week = tmp_path / "broker-a" / "store"
+    week.parent.mkdir()
+    since = int(time.time() * 1000) - 7 * DAY_MS
+    names = {"Orders": 5.0, "Payments": 3.0, "Shipments": 2.0, "库存": 1.0}
+    write_store(week, 60_000, topics=names, start_ms=since, duration_ms=7 * DAY_MS - 60_000, waves=7)
+    pictures = (("ui-store", week, "/", 900), ("ui-message", shop, PAGES["message"], 980))
+    for name, store, place, height in pictures:
+        with served(store) as server, opened(chromium, server, 1200) as page:
             page.set_viewport_size({"width": 1200, "height": height})
             page.goto(page.server + place)
             page.screenshot(path=into / f"{name}.png")

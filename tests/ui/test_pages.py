@@ -85,6 +85,20 @@ def test_several_stores_are_as_inspect_prints_them(ask: Asker, run: Run, shop: P
     assert client.get("/1/").status_code == 404
 
 
+def test_a_row_shows_what_a_message_has(ask: Asker, shop: Path):
+    client = ask(shop)
+    cells = ["order-599", "shipped", "0 / 535", "&#34;order&#34;: 599"]
+    for place in (
+        "/0/topic?name=Orders",
+        "/0/queue?topic=Orders&queue=0",
+        "/0/tail?topic=Orders",
+        "/search?q=order-599",
+    ):
+        page = client.get(place).text
+        assert all(cell in page for cell in cells), place
+        assert " object at 0x" not in page and "built-in" not in page
+
+
 def test_a_message_says_who_has_passed_it(ask: Asker, shop: Path):
     client = ask(shop)
     early = client.get("/0/message?topic=Orders&queue=0&offset=7").text

@@ -55,6 +55,11 @@ def time_text(ms: int | None) -> str:
     return "–" if ms is None else iso(ms).replace("T", " ").replace("Z", "")
 
 
+def rate_text(rate: float, of_bytes: bool) -> str:
+    """Return a rate a second, of bytes or of messages."""
+    return f"{size(round(rate)) if of_bytes else f'{rate:,.0f}' if rate >= 10 else f'{rate:.2g}'} a second"
+
+
 def shell_word(word: str) -> str:
     """Return a word as a shell takes it; invisible characters as escapes of bash."""
     if word.isprintable():
@@ -76,6 +81,7 @@ def templates() -> Environment:
         "time": time_text,
         "size": size,
         "duration": duration,
+        "rate": rate_text,
         "ago": lambda ms: f"{duration(max(ms, 0) // 1000 * 1000)} ago" if ms >= 1000 else "just now",
         "number": lambda count: f"{count:,}",
         "shown_command": lambda words: " ".join(map(shell_word, ["flintmq", *words])),

@@ -18,6 +18,7 @@ from flintmq.store.view import QueueInfo, StoreView
 SAMPLES = 64
 QUEUES_SAMPLED = 8  # the largest ones of a topic
 BARS = 48
+LEAST_MS = 10  # of a bar: store times are whole milliseconds
 WIDTH, HEIGHT, GAP = 960, 110, 3
 
 Samples = list[tuple[int, int]]
@@ -92,12 +93,13 @@ def chart(series: Sequence[Samples]) -> Chart | None:
     if not series:
         return None
     begin, end = min(samples[0][0] for samples in series), max(samples[-1][0] for samples in series)
-    edges = [begin + (end - begin) * number // BARS for number in range(BARS + 1)]
+    count = min(BARS, max((end - begin) // LEAST_MS, 1))
+    edges = [begin + (end - begin) * number // count for number in range(count + 1)]
     amounts = [sum(_amount(samples, edge) for samples in series) for edge in edges]
     rates = [
-        1000 * (amounts[n + 1] - amounts[n]) / max(edges[n + 1] - edges[n], 1) for n in range(BARS)
+        1000 * (amounts[n + 1] - amounts[n]) / max(edges[n + 1] - edges[n], 1) for n in range(count)
     ]  # fmt: skip
-    peak, step = max(rates), WIDTH / BARS
+    peak, step = max(rates), WIDTH / count
     bars = [
         Bar(
             round(n * step, 1),
