@@ -1,8 +1,9 @@
-"""Names what the core takes from the lake, from what is live, and from the web page above the command line.
+"""Names what the core takes from the lake, from what is live, and from the pages above it.
 
 FlintMQ has three quarters: the core; the lake (`lake`, `spark`, `cli/lake`); what is live (`broker`, `ha`, `metrics`,
 `remoting`, `cli/live`). The two may import the core, and know neither each other nor are known to it. Where the core
-needs one of them, it loads a hook by its name here, when it is used.
+needs one of them, it loads a hook by its name here, when it is used. So does the command that serves the pages of
+`ui`, which are of the core, and above the command line.
 """
 
 from __future__ import annotations

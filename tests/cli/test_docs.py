@@ -155,7 +155,7 @@ def goes_on(command: list[str], folder: Path, is_at_work: Callable[[], object] |
 
 def test_there_are_examples_for_every_command() -> None:
     sections = re.split(r"^### flintmq ", PAGE, flags=re.MULTILINE)[1:]
-    assert len(sections) == 32 and len(EXAMPLES) >= 50
+    assert len(sections) == 33 and len(EXAMPLES) >= 50
     assert all(sum(line in section for line in EXAMPLES) >= 2 for section in sections)
 
 

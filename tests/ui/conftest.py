@@ -14,7 +14,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.message import Message
 from flintmq.store.message_store import MessageStore
 from flintmq.ui.app import Ui, make_app
-from flintmq.ui.guard import Guard
+from flintmq.ui.guard import RequestGuard
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # newer versions of Starlette would rather have httpx2
@@ -104,7 +104,7 @@ def client_of(*stores: object, token: str = "", host: str = "127.0.0.1") -> Test
     config = StoreConfig()
     members = find_members(given[0] if len(given) == 1 else given, config, slaves=True)
     ui = Ui(members, config, Bodies(False))
-    client = TestClient(Guard(make_app(ui), host, token), base_url=HERE, follow_redirects=False)
+    client = TestClient(RequestGuard(make_app(ui), host, token), base_url=HERE, follow_redirects=False)
     client.ui = ui
     return client
 

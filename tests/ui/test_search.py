@@ -16,12 +16,14 @@ from tests.ui.conftest import SMALL, TestClient
 Asker = Callable[..., TestClient]
 
 
-def hits(client: TestClient, **values: str) -> list[search.Hit | search.SoFar | search.Ending]:
+def hits(client: TestClient, **values: str) -> list[search.Hit | search.SoFar | search.SearchEnding]:
     page = search.search(client.ui, None, Ask(values))
     return list(page.words["hits"])
 
 
-def offsets(found: list[search.Hit | search.SoFar | search.Ending], topic: str = "Orders") -> list[tuple[int, int]]:
+def offsets(
+    found: list[search.Hit | search.SoFar | search.SearchEnding], topic: str = "Orders"
+) -> list[tuple[int, int]]:
     return [
         (hit.message.queue_id, hit.message.queue_offset)
         for hit in found
@@ -33,7 +35,7 @@ def test_a_key_is_found_by_the_index_and_once(ask: Asker, shop: Path):
     found = hits(ask(shop), q="order-42")
     assert [hit.how for hit in found if isinstance(hit, search.Hit)] == ["index"]
     assert found[0].message.keys == "order-42"
-    assert isinstance(found[-1], search.Ending) and found[-1].whole and "1 message found" in found[-1].text
+    assert isinstance(found[-1], search.SearchEnding) and found[-1].whole and "1 message found" in found[-1].text
 
 
 def test_ids_of_three_kinds(ask: Asker, tmp_path: Path):
@@ -64,7 +66,7 @@ def test_text_topic_tag_and_time(ask: Asker, shop: Path):
 def test_a_limit_is_said(ask: Asker, shop: Path):
     found = hits(ask(shop), topic="Orders", limit="5")
     assert len(offsets(found)) == 5
-    assert isinstance(found[-1], search.Ending) and not found[-1].whole and "there are more" in found[-1].text
+    assert isinstance(found[-1], search.SearchEnding) and not found[-1].whole and "there are more" in found[-1].text
 
 
 def test_nothing_is_said(ask: Asker, shop: Path):
@@ -93,7 +95,7 @@ def test_a_store_that_cannot_be_read_does_not_hide_the_others(ask: Asker, shop: 
         file.unlink()
     (tmp_path / "b" / "commitlog").rmdir()
     found = hits(client, q="order-1", how="key")
-    endings = [one for one in found if isinstance(one, search.Ending)]
+    endings = [one for one in found if isinstance(one, search.SearchEnding)]
     assert [one.whole for one in endings] == [False, True] and len(offsets(found)) == 1
 
 
@@ -111,7 +113,7 @@ def test_too_many_searches_are_refused(ask: Asker, shop: Path):
 def test_a_search_ends_in_time(ask: Asker, shop: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(search, "SECONDS", 0.0)
     found = hits(ask(shop), q="x", how="text")
-    assert isinstance(found[-1], search.Ending) and not found[-1].whole and "stopped after" in found[-1].text
+    assert isinstance(found[-1], search.SearchEnding) and not found[-1].whole and "stopped after" in found[-1].text
 
 
 def test_zones_left_out_are_said(ask: Asker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -15,9 +15,9 @@ from tests.ui.conftest import SMALL
 from tests.ui.test_server import PAGE
 
 
-def followed(root: Path, tag: str = "", text: str = "") -> tail.Followed:
+def followed(root: Path, tag: str = "", text: str = "") -> tail.TailFeed:
     ui = Ui_of(root)
-    return tail.Followed(ui.stores.all[0], "T", tag, text)
+    return tail.TailFeed(ui.stores.all[0], "T", tag, text)
 
 
 def Ui_of(root: Path):
@@ -26,7 +26,7 @@ def Ui_of(root: Path):
     return Ui(find_members(str(root), StoreConfig()), StoreConfig(), Bodies(False))
 
 
-def taken(one: tail.Followed, count: int) -> tuple[list[bytes], int]:
+def taken(one: tail.TailFeed, count: int) -> tuple[list[bytes], int]:
     bodies, passed, until = [], 0, time.monotonic() + 20
     while len(bodies) + passed < count and time.monotonic() < until:
         rows, more = one.take()

@@ -35,9 +35,9 @@ from flintmq.errors import (
 )
 from flintmq.ui import groups, health, messages, overview, search, tail, topics
 from flintmq.ui.asked import Ask
-from flintmq.ui.health import Check
+from flintmq.ui.health import StoreCheck
 from flintmq.ui.links import link
-from flintmq.ui.page import Page, pieces, rendered
+from flintmq.ui.page import UiPage, pieces, rendered
 from flintmq.ui.stores import OpenStore, Stores
 from flintmq.ui.streaming import Streamed, in_threads
 
@@ -54,7 +54,7 @@ STATUS: Sequence[tuple[type[Exception], int]] = (
     (UnfinishedError, 503), (StoreAccessError, 503), (FlintError, 500),
 )  # fmt: skip
 T = TypeVar("T")
-Handler = Callable[["Ui", OpenStore | None, Ask], Page]
+Handler = Callable[["Ui", OpenStore | None, Ask], UiPage]
 
 STORE_PAGES: dict[str, Handler] = {
     "": overview.store,
@@ -91,7 +91,7 @@ class Ui:
         self.stores, self.bodies = Stores(members, config), bodies
         self.settings = [word for one in settings for word in ("--set", one)]
         self.key = secrets.token_urlsafe(16)
-        self.checks: dict[int, Check] = {}
+        self.checks: dict[int, StoreCheck] = {}
         self.searches = threading.BoundedSemaphore(SEARCHES)
         self.tails, self.tails_most = 0, TAILS
         self.closing = threading.Event()
@@ -137,10 +137,10 @@ def _page(ui: Ui, handler: Handler, streams: bool = False) -> Callable[[Request]
         ask = Ask(request.query_params)
         number = request.path_params.get("number")
 
-        def made() -> Page:
+        def made() -> UiPage:
             return handler(ui, None if number is None else ui.stores.at(number), ask)
 
-        def whole() -> Page | str:
+        def whole() -> UiPage | str:
             page = made()
             page.self_link = f"{request.url.path}?{request.url.query}" if request.url.query else request.url.path
             return page if streams or ask.as_json else rendered(ui, page)
@@ -230,7 +230,7 @@ async def _failure(ui: Ui, request: Request, error: Exception) -> Response:
     number = request.path_params.get("number", "")
     store = next((one for one in ui.stores.all if str(one.number) == number), None)
     near = (getattr(error, "words", ""), getattr(error, "href", ""))
-    page = Page("error.html", {404: "Not there", 400: "Not so"}.get(status, "Failed"), {"text": text, "near": near})
+    page = UiPage("error.html", {404: "Not there", 400: "Not so"}.get(status, "Failed"), {"text": text, "near": near})
     page.store = store
     page.self_link = request.url.path
     return Response(await to_thread.run_sync(rendered, ui, page), status, media_type="text/html")

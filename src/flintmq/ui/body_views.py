@@ -25,13 +25,13 @@ DEPTH = 24
 VALUE_CHARS = 2000
 
 
-class Node(NamedTuple):
+class FoldedNode(NamedTuple):
     """A value of JSON: a leaf has a text, an object or a list its members; `left`: how many are not shown."""
 
     name: str
     kind: str
     text: str
-    members: tuple[Node, ...] = ()
+    members: tuple[FoldedNode, ...] = ()
     left: int = 0
 
 
@@ -57,8 +57,8 @@ class BodyViews:
     text: str = ""
     is_text: bool = True
     rows: list[HexRow] = field(default_factory=list)
-    tree: Node | None = None
-    decoded: Node | None = None
+    tree: FoldedNode | None = None
+    decoded: FoldedNode | None = None
     problem: str = ""
     text_bytes: int = TEXT_BYTES
     hex_bytes: int = HEX_BYTES
@@ -78,13 +78,12 @@ def views_of(message: StoredMessage, bodies: Bodies) -> BodyViews:
             found.decoded, found.problem = tree(shown.json.encode()), shown.error or ""
     head = body[:TEXT_BYTES]
     try:
-        found.text = head.decode()
+        lines = head.decode()
     except UnicodeDecodeError as error:
         cut = len(body) > len(head) and error.start > len(head) - 4
         found.is_text = cut
-        found.text = printable_bytes(head[: error.start] if cut else head[: TEXT_BYTES // 4])
-    if found.is_text:
-        found.text = "\n".join(visible(line, TEXT_BYTES) for line in found.text.split("\n"))
+        lines = printable_bytes(head[: error.start] if cut else head[: TEXT_BYTES // 4])
+    found.text = "\n".join(visible(line, TEXT_BYTES) for line in lines.split("\n")) if found.is_text else lines
     found.rows = list(hex_rows(body[:HEX_BYTES]))
     return found
 
@@ -95,7 +94,7 @@ def hex_rows(data: bytes) -> Iterator[HexRow]:
         yield HexRow(f"{at:06x}", part.hex(" "), "".join(chr(b) if 32 <= b < 127 else "·" for b in part))
 
 
-def tree(body: bytes) -> Node | None:
+def tree(body: bytes) -> FoldedNode | None:
     """Return the tree of a body that is JSON with members; else None."""
     if len(body) > JSON_BYTES or body.lstrip()[:1] not in (b"{", b"["):
         return None
@@ -110,11 +109,11 @@ class _Tree:
     def __init__(self) -> None:
         self.left = NODES
 
-    def node(self, name: str, value: Any, depth: int) -> Node:
+    def node(self, name: str, value: Any, depth: int) -> FoldedNode:
         self.left -= 1
         if not isinstance(value, (dict, list)):
             kind = "text" if isinstance(value, str) else "word"
-            return Node(visible(name), kind, visible(json.dumps(value, ensure_ascii=False), VALUE_CHARS))
+            return FoldedNode(visible(name), kind, visible(json.dumps(value, ensure_ascii=False), VALUE_CHARS))
         kind = "object" if isinstance(value, dict) else "list"
         pairs = value.items() if isinstance(value, dict) else ((str(number), one) for number, one in enumerate(value))
         members = []
@@ -122,4 +121,4 @@ class _Tree:
             if self.left <= 0:
                 break
             members.append(self.node(key, one, depth + 1))
-        return Node(visible(name), kind, str(len(value)), tuple(members), len(value) - len(members))
+        return FoldedNode(visible(name), kind, str(len(value)), tuple(members), len(value) - len(members))

@@ -11,7 +11,7 @@ from flintmq.forensics.inspect import GroupSummary
 from flintmq.forensics.store_figures import StoreFigures
 from flintmq.ui.asked import Ask
 from flintmq.ui.overview import inspect_lines
-from flintmq.ui.page import Page
+from flintmq.ui.page import UiPage
 from flintmq.ui.stores import OpenStore
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ GROUPS_SHOWN = 500
 QUEUES_SHOWN = 500
 
 
-def groups(ui: Ui, one: OpenStore | None, ask: Ask) -> Page:
+def groups(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
     assert one is not None
     figures = one.figures()
     oldest: dict[str, int] = {}
@@ -38,10 +38,10 @@ def groups(ui: Ui, one: OpenStore | None, ask: Ask) -> Page:
         "q": text,
         "most": GROUPS_SHOWN,
     }
-    return Page("groups.html", "Groups", words, ["inspect", one.path], inspect_lines([one]), tab="groups", store=one)
+    return UiPage("groups.html", "Groups", words, ["inspect", one.path], inspect_lines([one]), tab="groups", store=one)
 
 
-def group(ui: Ui, one: OpenStore | None, ask: Ask) -> Page:
+def group(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
     """Show one group: each topic and queue that it has an offset in."""
     assert one is not None
     figures, name = one.figures(), ask.needed("name")
@@ -56,15 +56,17 @@ def group(ui: Ui, one: OpenStore | None, ask: Ask) -> Page:
         "at_ms": figures.at_ms,
         "most": QUEUES_SHOWN,
     }
-    return Page("group.html", name, words, ["inspect", one.path], inspect_lines([one]), tab="groups", store=one)
+    return UiPage("group.html", name, words, ["inspect", one.path], inspect_lines([one]), tab="groups", store=one)
 
 
-def waiting(ui: Ui, one: OpenStore | None, ask: Ask) -> Page:
+def waiting(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
     """Show what is stored and not yet in its topic: delay levels, timers, half messages."""
     assert one is not None
     content = one.figures().content
     words = {"delays": [level for level in content.delays if level.lag], "undelivered": content.undelivered}
-    return Page("waiting.html", "Waiting", words, ["inspect", one.path], inspect_lines([one]), tab="waiting", store=one)
+    return UiPage(
+        "waiting.html", "Waiting", words, ["inspect", one.path], inspect_lines([one]), tab="waiting", store=one
+    )
 
 
 def _by_topic(group: GroupSummary) -> Mapping[str, list[object]]:

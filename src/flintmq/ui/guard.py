@@ -34,7 +34,7 @@ HEADERS: Mapping[str, str] = {
 NULL = "null"  # the origin of forms under `no-referrer`
 
 
-class Guard:
+class RequestGuard:
     """Answers for an app, or refuses.
 
     Args:

@@ -16,7 +16,7 @@ from flintmq.forensics.verify.findings import Findings
 from flintmq.forensics.verify.run import Verification, verify
 from flintmq.ui.asked import Ask
 from flintmq.ui.messages import explained
-from flintmq.ui.page import Page
+from flintmq.ui.page import UiPage
 from flintmq.ui.stores import OpenStore
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ AT_ONCE = 2
 """Stores that are verified at the same time."""
 
 
-class Check:
+class StoreCheck:
     """One verification of a store, in a thread of its own."""
 
     def __init__(self, one: OpenStore) -> None:
@@ -63,7 +63,7 @@ class Check:
         self._thread.join(seconds)
 
 
-def health(ui: Ui, one: OpenStore | None, ask: Ask) -> Page:
+def health(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
     assert one is not None
     check = ui.checks.get(one.number)
     running = check is not None and check.running
@@ -91,10 +91,10 @@ def health(ui: Ui, one: OpenStore | None, ask: Ask) -> Page:
             yield dumps({"kind": "progress", "running": running, "done": done, "total": total})
 
     again = AGAIN_S if running else 0
-    return Page("health.html", "Health", words, ["verify", one.path], lines, tab="health", store=one, again_s=again)
+    return UiPage("health.html", "Health", words, ["verify", one.path], lines, tab="health", store=one, again_s=again)
 
 
-def finding(ui: Ui, one: OpenStore | None, ask: Ask) -> Page:
+def finding(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
     """Explain the file and the place of a finding, by the finding's number."""
     assert one is not None
     check, number = ui.checks.get(one.number), ask.number("number")
@@ -122,6 +122,6 @@ def act(ui: Ui, one: OpenStore, action: str) -> None:
             return
         if sum(other.running for other in ui.checks.values()) >= AT_ONCE:
             raise UsageError(f"{AT_ONCE} stores are being verified; stop one, or wait")
-        ui.checks[one.number] = Check(one)
+        ui.checks[one.number] = StoreCheck(one)
     else:
         raise UsageError("action is start or stop")

@@ -11,7 +11,7 @@ ROW = 16
 COLOURS = 8
 
 
-class Run(NamedTuple):
+class FieldRun(NamedTuple):
     """Bytes of one field that lie side by side in a row; `colour` is 0 to 7, `field` the number of its line."""
 
     field: int
@@ -26,14 +26,14 @@ class DumpRow(NamedTuple):
 
     offset: int
     blank: int
-    runs: tuple[Run, ...]
+    runs: tuple[FieldRun, ...]
     left: int = 0
 
 
 def dump(lines: Iterable[Line]) -> list[DumpRow]:
     """Make rows of the fields of one unit; of a long field the first bytes are shown."""
     rows: list[DumpRow] = []
-    runs: list[Run] = []
+    runs: list[FieldRun] = []
     begin = -1  # position of the first byte of the row at hand
 
     def close(left: int = 0) -> None:
@@ -50,7 +50,7 @@ def dump(lines: Iterable[Line]) -> list[DumpRow]:
                 begin = at
             part = data[: ROW - at % ROW]
             text = "".join(chr(b) if 32 <= b < 127 else "·" for b in part)
-            runs.append(Run(number, number % COLOURS, part.hex(" "), text, title))
+            runs.append(FieldRun(number, number % COLOURS, part.hex(" "), text, title))
             data, at = data[len(part) :], at + len(part)
             if at % ROW == 0 and (data or line.length == len(line.data)):
                 close()

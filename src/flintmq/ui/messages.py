@@ -20,7 +20,7 @@ from flintmq.ui.asked import Ask
 from flintmq.ui.body_views import views_of
 from flintmq.ui.hex_dump import dump
 from flintmq.ui.links import link, message_link
-from flintmq.ui.page import Page, visible
+from flintmq.ui.page import UiPage, visible
 from flintmq.ui.stores import OpenStore
 from flintmq.ui.topics import Nearest
 
@@ -37,7 +37,7 @@ FIELDS = (
 )  # fmt: skip
 
 
-def message(ui: Ui, one: OpenStore | None, ask: Ask) -> Page:
+def message(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
     """Show a message by its place in a queue, its log offset (`at`) or its offset id (`id`)."""
     assert one is not None
     view = one.view()
@@ -67,7 +67,7 @@ def message(ui: Ui, one: OpenStore | None, ask: Ask) -> Page:
         yield json_line(found, found.body)
 
     also = [bytes_of_it] if queued else []
-    return Page("message.html", title, words, command, lines, tab="topics", store=one, also=also)
+    return UiPage("message.html", title, words, command, lines, tab="topics", store=one, also=also)
 
 
 def body(ui: Ui, one: OpenStore, ask: Ask) -> bytes:
@@ -75,7 +75,7 @@ def body(ui: Ui, one: OpenStore, ask: Ask) -> bytes:
     return _found(one, one.view(), ask).body
 
 
-def bytes_of(ui: Ui, one: OpenStore | None, ask: Ask) -> Page:
+def bytes_of(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
     """Explain the record at a log offset, field by field, with its bytes."""
     assert one is not None
     at = ask.number("at")
@@ -90,7 +90,7 @@ def bytes_of(ui: Ui, one: OpenStore | None, ask: Ask) -> Page:
     return page
 
 
-def explained(one: OpenStore, file: str, position: int | None) -> Page:
+def explained(one: OpenStore, file: str, position: int | None) -> UiPage:
     """Explain a file of a store, or one place in it; the file is one that the store itself has named."""
     with explain(file, position, config=one.config) as found:
         lines = list(islice(found.lines, LINES_SHOWN))
@@ -118,7 +118,7 @@ def explained(one: OpenStore, file: str, position: int | None) -> Page:
         with explain(file, position, config=one.config) as found:
             yield from map(json_of, found.lines)
 
-    return Page("bytes.html", title, words, command, all_lines, tab="topics", store=one)
+    return UiPage("bytes.html", title, words, command, all_lines, tab="topics", store=one)
 
 
 def _unit_at(lines: Sequence[Line], position: int) -> str:

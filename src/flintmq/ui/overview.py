@@ -17,7 +17,7 @@ from flintmq.store.services.retention_rules import RetentionRules
 from flintmq.ui import rates
 from flintmq.ui.asked import Ask
 from flintmq.ui.links import link
-from flintmq.ui.page import Page, time_text
+from flintmq.ui.page import UiPage, time_text
 from flintmq.ui.stores import Look, OpenStore, state_text
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def inspect_lines(stores: Sequence[OpenStore]) -> Callable[[], Iterator[str]]:
     return lambda: (json_line_of(one.member, inspect(one.path, one.config)) for one in stores)
 
 
-def home(ui: Ui, _: OpenStore | None, ask: Ask) -> Page:
+def home(ui: Ui, _: OpenStore | None, ask: Ask) -> UiPage:
     """Show all stores; an only one in full."""
     if len(ui.stores) == 1:
         return store(ui, ui.stores.all[0], ask)
@@ -61,10 +61,10 @@ def home(ui: Ui, _: OpenStore | None, ask: Ask) -> Page:
     }
     command = ["inspect", *(one.path for one in ui.stores.all)]
     title = f"{len(looks)} stores"
-    return Page("overview.html", title, words, command, inspect_lines(ui.stores.all), tab="overview")
+    return UiPage("overview.html", title, words, command, inspect_lines(ui.stores.all), tab="overview")
 
 
-def store(ui: Ui, one: OpenStore | None, ask: Ask) -> Page:
+def store(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
     """Show one store: its state, what needs attention, rates, topics, disk."""
     assert one is not None
     figures = one.figures()
@@ -82,10 +82,10 @@ def store(ui: Ui, one: OpenStore | None, ask: Ask) -> Page:
         "groups": sorted(content.groups, key=lambda group: (-group.lag, group.name)),
     }
     command = ["inspect", one.path]
-    return Page("store.html", one.name, words, command, inspect_lines([one]), tab="overview", store=one)
+    return UiPage("store.html", one.name, words, command, inspect_lines([one]), tab="overview", store=one)
 
 
-def retention(ui: Ui, one: OpenStore | None, ask: Ask) -> Page:
+def retention(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
     """Show which files retention deletes next, and who has not read what is in them."""
     assert one is not None
     plan = one.figures().retention
@@ -99,7 +99,7 @@ def retention(ui: Ui, one: OpenStore | None, ask: Ask) -> Page:
         return [dumps(retention_plan.explain(one.path, one.config))]
 
     command = ["retention", "explain", one.path]
-    return Page("retention.html", "Retention", words, command, lines, tab="retention", store=one)
+    return UiPage("retention.html", "Retention", words, command, lines, tab="retention", store=one)
 
 
 def _sorted(found: Iterable[Attention]) -> list[Attention]:

@@ -22,7 +22,7 @@ NAME_CHARS = 120
 
 
 @dataclass
-class Page:
+class UiPage:
     """A page.
 
     Attributes:
@@ -90,11 +90,11 @@ def templates() -> Environment:
     return made
 
 
-def rendered(ui: Ui, page: Page) -> str:
+def rendered(ui: Ui, page: UiPage) -> str:
     return "".join(pieces(ui, page))
 
 
-def pieces(ui: Ui, page: Page) -> Iterator[str]:
+def pieces(ui: Ui, page: UiPage) -> Iterator[str]:
     """Yield the page's text as the template makes it, for pages whose rows are found meanwhile."""
     commands = [[*words, *ui.settings] for words in (page.command, *page.also) if words]
     given = {

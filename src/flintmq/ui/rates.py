@@ -26,7 +26,7 @@ Samples = list[tuple[int, int]]
 
 
 @dataclass(frozen=True)
-class Bar:
+class RateBar:
     x: float
     y: float
     width: float
@@ -38,7 +38,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Chart:
-    bars: Sequence[Bar]
+    bars: Sequence[RateBar]
     peak: float  # the largest rate, a second
     begin_ms: int
     end_ms: int
@@ -101,7 +101,7 @@ def chart(series: Sequence[Samples]) -> Chart | None:
     ]  # fmt: skip
     peak, step = max(rates), WIDTH / count
     bars = [
-        Bar(
+        RateBar(
             round(n * step, 1),
             round(HEIGHT - HEIGHT * rate / peak, 1),
             round(step - GAP, 1),

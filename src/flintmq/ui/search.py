@@ -27,7 +27,7 @@ from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.index.reader import IndexFileReader, discover
 from flintmq.ui.asked import Ask
 from flintmq.ui.links import option
-from flintmq.ui.page import Page
+from flintmq.ui.page import UiPage
 from flintmq.ui.stores import OpenStore
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class SoFar(NamedTuple):
     total: int
 
 
-class Ending(NamedTuple):
+class SearchEnding(NamedTuple):
     """How the search in a store ended; `links` has no more."""
 
     store: OpenStore
@@ -70,7 +70,7 @@ class Over(Exception):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SearchWords:
     """What a request searches for, checked."""
 
     q: str
@@ -84,7 +84,7 @@ class Wanted:
     store: str
 
     @staticmethod
-    def of(ask: Ask) -> Wanted:
+    def of(ask: Ask) -> SearchWords:
         how = ask.text("how", "auto") or "auto"
         check_choice("how", how, HOW)
         since, until = ask.time("since"), ask.time("until")
@@ -94,7 +94,7 @@ class Wanted:
         if how == "property" and q:
             parse_property("property", q)
         limit = ask.number("limit", HITS, MOST_HITS)
-        return Wanted(
+        return SearchWords(
             q, how, ask.text("topic"), ask.text("tag"), since, until, limit, bool(ask.text("unpack")), ask.text("store")
         )
 
@@ -137,8 +137,8 @@ class Wanted:
         return [*found, "--limit", str(self.limit), *(["--decompress"] if self.unpack else [])]
 
 
-def search(ui: Ui, _: OpenStore | None, ask: Ask) -> Page:
-    wanted = Wanted.of(ask)
+def search(ui: Ui, _: OpenStore | None, ask: Ask) -> UiPage:
+    wanted = SearchWords.of(ask)
     stores = [ui.stores.at(wanted.store)] if wanted.store else ui.stores.all
     commands = [wanted.command(how, stores) for how in wanted.passes]
     words = {
@@ -163,13 +163,13 @@ def search(ui: Ui, _: OpenStore | None, ask: Ask) -> Page:
                 yield ""  # nothing yet: the reader may be gone
 
     title = "Search" if wanted.empty else f"Search: {wanted.q or wanted.topic or wanted.tag or 'time'}"
-    return Page(
+    return UiPage(
         "search.html", title, words, () if wanted.empty else commands[0],
         lines, tab="search", store=shown, also=commands[1:],
     )  # fmt: skip
 
 
-def _all(wanted: Wanted, one: OpenStore) -> Iterator[Iterator[tuple[StoredMessage, bytes]]]:
+def _all(wanted: SearchWords, one: OpenStore) -> Iterator[Iterator[tuple[StoredMessage, bytes]]]:
     """Yield what the first of the named commands prints, by pieces of the log."""
     end = time.monotonic() + SECONDS
 
@@ -181,7 +181,7 @@ def _all(wanted: Wanted, one: OpenStore) -> Iterator[Iterator[tuple[StoredMessag
     yield from MessageScan(one.path, selection, one.config, Bodies(wanted.unpack), True, watch).by_piece()
 
 
-def _watched(ui: Ui, wanted: Wanted, stores: Sequence[OpenStore]) -> Iterator[Hit | SoFar | Ending]:
+def _watched(ui: Ui, wanted: SearchWords, stores: Sequence[OpenStore]) -> Iterator[Hit | SoFar | SearchEnding]:
     """Yield all of a search, if not too many run."""
     if not ui.searches.acquire(blocking=False):
         raise UsageError("as many searches run as this server allows; stop one, or wait")
@@ -196,20 +196,21 @@ def _watched(ui: Ui, wanted: Wanted, stores: Sequence[OpenStore]) -> Iterator[Hi
         ui.searches.release()
 
 
-def _in_store(wanted: Wanted, one: OpenStore, left: int, end: float) -> Iterator[Hit | SoFar | Ending]:
+def _in_store(wanted: SearchWords, one: OpenStore, left: int, end: float) -> Iterator[Hit | SoFar | SearchEnding]:
     try:
         yield from _find(wanted, one, left, end)
     except (FlintError, OSError) as error:
-        yield Ending(one, str(error), False)
+        yield SearchEnding(one, str(error), False)
 
 
-def _find(wanted: Wanted, one: OpenStore, left: int, end: float) -> Iterator[Hit | SoFar | Ending]:
+def _find(wanted: SearchWords, one: OpenStore, left: int, end: float) -> Iterator[Hit | SoFar | SearchEnding]:
     seen: set[int] = set()
     for hit in _at_once(wanted, one):
         if hit.message.physical_offset not in seen and len(seen) < left:
             seen.add(hit.message.physical_offset)
             yield hit
     texts: list[str] = []
+    lost = 0
     for how in wanted.passes:
         walk = _Walk(wanted, one, how, end)
         for item in walk:
@@ -217,24 +218,25 @@ def _find(wanted: Wanted, one: OpenStore, left: int, end: float) -> Iterator[Hit
                 if item.physical_offset in seen:
                     continue
                 if len(seen) >= left:
-                    yield Ending(one, f"the first {wanted.limit} are shown, there are more", False)
+                    yield SearchEnding(one, f"the first {wanted.limit} are shown, there are more", False)
                     return
                 seen.add(item.physical_offset)
                 yield Hit(one, item, how)
             else:
                 yield item
         texts.append(walk.text())
+        lost += walk.lost
         if walk.over:
-            yield Ending(one, f"stopped after {SECONDS:.0f} s: {walk.text()}", False)
+            yield SearchEnding(one, f"stopped after {SECONDS:.0f} s: {walk.text()}", False)
             return
     count = f"{len(seen)} message{'s' * (len(seen) != 1)}" if seen else "nothing"
-    yield Ending(one, f"{count} found in {'; '.join(texts)}", not any("damaged" in text for text in texts))
+    yield SearchEnding(one, f"{count} found in {'; '.join(texts)}", not lost)
 
 
 class _Walk:
     """One walk over a log: its messages, and now and then how far it is. Iterate once."""
 
-    def __init__(self, wanted: Wanted, one: OpenStore, how: str, end: float) -> None:
+    def __init__(self, wanted: SearchWords, one: OpenStore, how: str, end: float) -> None:
         self.one, self.end, self.over = one, end, False
         self.done = self.total = 0
         self.names = {"key": "keys and ids", "text": "bodies", "property": "properties", "": "records"}[how]
@@ -257,6 +259,10 @@ class _Walk:
         except Over:
             self.over = True
 
+    @property
+    def lost(self) -> int:
+        return self.scan.report.damage_count
+
     def text(self) -> str:
         zones = self.scan.walk.zones
         skipped = zones.skipped_bytes if zones is not None else 0
@@ -265,12 +271,12 @@ class _Walk:
             found += f" of log ({size(skipped)} left out: their zones say that nothing wanted is there)"
         else:
             found += " of log"
-        if lost := self.scan.report.damage_count:
-            found += f"; {lost} damaged place{'s' * (lost > 1)} skipped"
+        if self.lost:
+            found += f"; {self.lost} damaged place{'s' * (self.lost > 1)} skipped"
         return found
 
 
-def _at_once(wanted: Wanted, one: OpenStore) -> Iterator[Hit]:
+def _at_once(wanted: SearchWords, one: OpenStore) -> Iterator[Hit]:
     """Yield what an offset id names, and what the index has under a key; the walk after it finds all."""
     if not wanted.q or wanted.how not in ("auto", "key"):
         return

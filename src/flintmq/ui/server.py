@@ -16,7 +16,7 @@ import uvicorn
 from flintmq.errors import UsageError
 from flintmq.ui.app import Ui, make_app
 from flintmq.ui.connection import PatientProtocol
-from flintmq.ui.guard import Guard, is_loopback
+from flintmq.ui.guard import RequestGuard, is_loopback
 
 TOKEN = "FLINTMQ_UI_TOKEN"
 TOKEN_CHARS = 16
@@ -43,7 +43,7 @@ class UiServer:
         logging.getLogger("uvicorn").propagate = False
         self._server = uvicorn.Server(
             uvicorn.Config(
-                Guard(make_app(ui), host, self.token),
+                RequestGuard(make_app(ui), host, self.token),
                 http=PatientProtocol,
                 ws="none",
                 lifespan="off",

@@ -23,7 +23,7 @@ from flintmq.storage.threads.stop_event import StopEvent
 from flintmq.store.view import StoreView, open_store
 from flintmq.ui.asked import Ask
 from flintmq.ui.links import message_link, option
-from flintmq.ui.page import Page, time_text, visible
+from flintmq.ui.page import UiPage, time_text, visible
 from flintmq.ui.stores import OpenStore
 from flintmq.ui.topics import json_lines
 
@@ -39,7 +39,7 @@ BODY_BYTES = 400
 TOPICS_OFFERED = 500
 
 
-def tail(ui: Ui, one: OpenStore | None, ask: Ask) -> Page:
+def tail(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
     """Show the newest messages of a topic; the page's script adds new ones."""
     assert one is not None
     view, topic, tag, text = one.view(), ask.text("topic"), ask.text("tag"), ask.text("text")
@@ -56,7 +56,7 @@ def tail(ui: Ui, one: OpenStore | None, ask: Ask) -> Page:
         "live": view.live,
     }
     command = ["tail", one.path, topic, *option("--tag", tag), "--follow"] if topic else ()
-    return Page("tail.html", "Tail", words, command, json_lines(newest), tab="tail", store=one)
+    return UiPage("tail.html", "Tail", words, command, json_lines(newest), tab="tail", store=one)
 
 
 def row(one: OpenStore, message: StoredMessage) -> dict[str, object]:
@@ -71,7 +71,7 @@ def row(one: OpenStore, message: StoredMessage) -> dict[str, object]:
     }
 
 
-class Followed:
+class TailFeed:
     """Follows a topic in a thread, and keeps the newest rows that were not taken yet."""
 
     def __init__(self, one: OpenStore, topic: str, tag: str, text: str) -> None:
@@ -111,11 +111,11 @@ async def events(ui: Ui, one: OpenStore, ask: Ask) -> AsyncIterator[str]:
     if ui.tails >= ui.tails_most:
         raise UsageError(f"{ui.tails_most} tails run; close one")
     topic = ask.needed("topic")
-    followed = await anyio.to_thread.run_sync(Followed, one, topic, ask.text("tag"), ask.text("text"))
+    followed = await anyio.to_thread.run_sync(TailFeed, one, topic, ask.text("tag"), ask.text("text"))
     return _events(ui, one, followed)
 
 
-async def _events(ui: Ui, one: OpenStore, followed: Followed) -> AsyncIterator[str]:
+async def _events(ui: Ui, one: OpenStore, followed: TailFeed) -> AsyncIterator[str]:
     ui.tails += 1
     quiet = QUIET_S
     try:

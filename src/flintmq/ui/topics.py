@@ -17,7 +17,7 @@ from flintmq.ui import rates
 from flintmq.ui.asked import Ask
 from flintmq.ui.links import link
 from flintmq.ui.overview import inspect_lines
-from flintmq.ui.page import Page, visible
+from flintmq.ui.page import UiPage, visible
 from flintmq.ui.stores import OpenStore
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class GroupPlace:
     x: int
 
 
-def topics(ui: Ui, one: OpenStore | None, ask: Ask) -> Page:
+def topics(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
     """List the topics; `q` is a part of their names, `sort` the column."""
     assert one is not None
     content, text, by = one.figures().content, ask.text("q"), ask.text("sort", "messages")
@@ -60,10 +60,10 @@ def topics(ui: Ui, one: OpenStore | None, ask: Ask) -> Page:
     else:
         found.sort(key=lambda topic: (-topic.messages, topic.name))
     words = {"topics": found, "all": len(content.topics), "q": text, "most": TOPICS_SHOWN}
-    return Page("topics.html", "Topics", words, ["inspect", one.path], inspect_lines([one]), tab="topics", store=one)
+    return UiPage("topics.html", "Topics", words, ["inspect", one.path], inspect_lines([one]), tab="topics", store=one)
 
 
-def topic(ui: Ui, one: OpenStore | None, ask: Ask) -> Page:
+def topic(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
     """Show a topic: its queues and their skew, rates, groups, first and newest messages."""
     assert one is not None
     view, name = one.view(), ask.needed("name")
@@ -85,10 +85,10 @@ def topic(ui: Ui, one: OpenStore | None, ask: Ask) -> Page:
         "lost": tail.report.damage_count,
     }
     command = ["tail", one.path, name, "--limit", str(NEWEST)]
-    return Page("topic.html", name, words, command, json_lines(newest), tab="topics", store=one)
+    return UiPage("topic.html", name, words, command, json_lines(newest), tab="topics", store=one)
 
 
-def queue(ui: Ui, one: OpenStore | None, ask: Ask) -> Page:
+def queue(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
     """Show messages of a queue from an offset or a time on; without either the newest."""
     assert one is not None
     view, name, number = one.view(), ask.needed("topic"), ask.number("queue", most=(1 << 31) - 1)
@@ -120,7 +120,7 @@ def queue(ui: Ui, one: OpenStore | None, ask: Ask) -> Page:
     else:
         command = ["get", one.path, name, str(number), str(begin), "--limit", str(MESSAGES_SHOWN)]
     title = f"{visible(name)} / {number}"
-    return Page("queue.html", title, words, command, json_lines(messages), tab="topics", store=one)
+    return UiPage("queue.html", title, words, command, json_lines(messages), tab="topics", store=one)
 
 
 def json_lines(messages: Sequence[StoredMessage]) -> Callable[[], Iterator[str]]:

@@ -17,6 +17,7 @@ salvage     recover the intact messages of a damaged store
 scan        the records of the log in physical order
 sql         queries about the messages, in SQL
 tail        the newest messages of a topic, and new ones as they arrive
+ui          a web page over stores
 verify      checks everything in a store against everything else
 version     the version of this installation
 """
