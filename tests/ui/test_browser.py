@@ -196,7 +196,7 @@ def test_pages_work_without_script(chromium: Any, shop: Path):
         page.goto(page.server + "/search?q=order-42")
         assert page.locator("tbody a").count() == 1
         page.goto(page.server + "/0/health")
-        page.get_by_role("button", name="StoreCheck this store").click()
+        page.get_by_role("button", name="Check this store").click()
         page.wait_for_selector("text=No defects")
 
 

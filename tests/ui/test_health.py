@@ -44,6 +44,7 @@ def test_a_finding_has_its_bytes_and_its_mend(ask: Asker, run: Run, tmp_path: Pa
     assert "record-damaged" in page and "flintmq salvage" in page
     assert client.get("/0/health?format=json").text == run("verify", root, "--json").out
     defects = client.ui.checks[0].findings.defects
+    assert f"the check found {len(defects)} defect" in client.get("/").text
     for number, defect in enumerate(defects):
         found = client.get(f"/0/finding?number={number}")
         assert found.status_code == 200 and defect.code in found.text

@@ -45,13 +45,12 @@ def message(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
     figures = one.figures()
     queued = _in_queue(view, found)
     file, position = figures.snapshot.log.path_at(found.physical_offset)
-    info = next((q for q in view.queues(found.topic) if q.queue_id == found.queue_id), None) if queued else None
     words = {
         "message": found,
         "fields": [(name, value) for name in FIELDS if (value := getattr(found, name)) is not None],
         "body": views_of(found, ui.bodies),
         "form": ui.bodies.form,
-        "info": info,
+        "ends": view.bounds(found.topic, found.queue_id) if queued else None,
         "groups": _groups(figures, found) if queued else [],
         "file": os.path.basename(file),
         "position": position,

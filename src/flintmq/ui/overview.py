@@ -13,10 +13,9 @@ from flintmq.forensics import retention_plan
 from flintmq.forensics.cluster_figures import cluster_groups, cluster_topics, unread_by_group
 from flintmq.forensics.inspect import inspect
 from flintmq.forensics.store_figures import StoreFigures
-from flintmq.store.services.retention_rules import RetentionRules
+from flintmq.store.read.undelivered import DELAYS, HALVES, POPS, TIMERS
 from flintmq.ui import rates
 from flintmq.ui.asked import Ask
-from flintmq.ui.links import link
 from flintmq.ui.page import UiPage, time_text
 from flintmq.ui.stores import Look, OpenStore, state_text
 
@@ -26,16 +25,18 @@ if TYPE_CHECKING:
 TOPICS_SHOWN = 12
 ROWS_SHOWN = 500
 NOTES_SHOWN = 20
+BEHIND_BYTES = 64 << 20
+UNDELIVERED = (TIMERS, HALVES, DELAYS, POPS)
 
 
 @dataclass(frozen=True)
 class Attention:
-    """Something to look at: how bad (0 is worst), what it is, and where it is shown."""
+    """Something to look at: how bad (0 is worst), what it is, and the page that shows it."""
 
     grade: int
+    store: OpenStore
     text: str
-    href: str
-    command: Sequence[str] = ()
+    page: str = ""
 
 
 def inspect_lines(stores: Sequence[OpenStore]) -> Callable[[], Iterator[str]]:
@@ -53,7 +54,7 @@ def home(ui: Ui, _: OpenStore | None, ask: Ask) -> UiPage:
     words = {
         "looks": looks,
         "state_text": state_text,
-        "attention": _sorted(one for look in looks for one in _attention(look)),
+        "attention": _sorted(one for look in looks for one in _attention(ui, look)),
         "topics": cluster_topics(figures)[:TOPICS_SHOWN],
         "groups": groups[:TOPICS_SHOWN],
         "messages": sum(one.content.messages for one in figures),
@@ -73,7 +74,7 @@ def store(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
         "figures": figures,
         "content": content,
         "state": state_text(figures),
-        "attention": _sorted(_attention(Look(one, figures))),
+        "attention": _sorted(_attention(ui, Look(one, figures))),
         "chart": rates.log_chart(figures.snapshot),
         "topics": sorted((topic for topic in content.topics if topic.queues), key=lambda topic: -topic.messages),
         "shown": TOPICS_SHOWN,
@@ -106,42 +107,41 @@ def _sorted(found: Iterable[Attention]) -> list[Attention]:
     return sorted(found, key=lambda one: one.grade)
 
 
-def _attention(look: Look) -> Iterator[Attention]:
+def _attention(ui: Ui, look: Look) -> Iterator[Attention]:
     one, figures = look.store, look.figures
     if figures is None:
-        yield Attention(0, f"{one.name}: it cannot be read: {look.error}", link(one.number), ["inspect", one.path])
+        yield Attention(0, one, f"it cannot be read: {look.error}")
         return
-    content, number, name = figures.content, one.number, one.name
-    health, verify = link(number, "health"), ["verify", one.path]
+    content, check = figures.content, ui.checks.get(one.number)
+    if check is not None and check.findings.defect_count:
+        count = check.findings.defect_count
+        yield Attention(0, one, f"the check found {count:,} defect{'s' * (count != 1)}", "health")
     if content.damaged:
-        yield Attention(0, f"{name}: log files are missing, or the log's end is damaged", health, verify)
+        yield Attention(0, one, "log files are missing, or the log's end is damaged", "health")
     yield from _retention(one, figures)
     if figures.copy is not None and not figures.copy.connected:
-        yield Attention(1, f"{name}: the copy has no connection to its master", link(number), ["inspect", one.path])
+        yield Attention(1, one, "the copy has no connection to its master")
     if not content.clean and not content.live:
-        text = f"{name}: it was not stopped cleanly; the next start recovers it"
-        yield Attention(1, text, link(number), ["recover", one.path, "--dry-run"])
-    if content.live and figures.dispatch_behind > (64 << 20):
-        text = f"{name}: queues and index lag the log by {size(figures.dispatch_behind)}"
-        yield Attention(1, text, link(number), ["inspect", one.path])
+        yield Attention(1, one, "it was not stopped cleanly; the next start recovers it", "health")
+    if content.live and figures.dispatch_behind > BEHIND_BYTES:
+        yield Attention(1, one, f"queues and index lag the log by {size(figures.dispatch_behind)}")
     for note in content.notes[:NOTES_SHOWN]:
-        yield Attention(2, f"{name}: {note.code}: {note.text}", health, verify)
+        yield Attention(2, one, f"{note.code}: {note.text}", "waiting" if note.code in UNDELIVERED else "health")
 
 
 def _retention(one: OpenStore, figures: StoreFigures) -> Iterator[Attention]:
     plan = figures.retention
     if plan is None:
         return
-    page, command = link(one.number, "retention"), ["retention", "explain", one.path]
     if plan.refuses_puts:
-        yield Attention(0, f"{one.name}: the disk is {plan.used} % full: puts are refused", page, command)
-    elif plan.used >= RetentionRules.of(one.config).delete_at:
-        yield Attention(1, f"{one.name}: the disk is {plan.used} % full: files go at any hour", page, command)
+        yield Attention(0, one, f"the disk is {plan.used} % full: puts are refused", "retention")
+    elif plan.used > plan.rules["delete_at"]:
+        yield Attention(1, one, f"the disk is {plan.used} % full: old files go at any hour", "retention")
     if plan.next_when is None:
         return
     when = "now" if plan.next_when <= plan.at else f"at {time_text(plan.next_when)}"
     for (group, topic), count in unread_by_group(plan).most_common(NOTES_SHOWN):
         if count:
             who = "no group has an offset for it" if group is None else f"group {group} has not read them"
-            text = f"{one.name}: {count:,} messages of topic {topic} are deleted {when}: {who}"
-            yield Attention(1 if group is not None else 2, text, page, command)
+            text = f"{count:,} messages of topic {topic} are deleted {when}: {who}"
+            yield Attention(1 if group is not None else 2, one, text, "retention")
