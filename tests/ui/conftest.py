@@ -3,8 +3,9 @@
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,9 +100,11 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def client_of(*stores: object, token: str = "", host: str = "127.0.0.1") -> TestClient:
+def client_of(
+    *stores: object, token: str = "", host: str = "127.0.0.1", keys: Mapping[str, str] | None = None
+) -> TestClient:
     given = [str(store) for store in stores]
-    config = StoreConfig()
+    config = StoreConfig.of(None, keys)
     members = find_members(given[0] if len(given) == 1 else given, config, slaves=True)
     ui = Ui(members, config, Bodies(False))
     client = TestClient(RequestGuard(make_app(ui), host, token), base_url=HERE, follow_redirects=False)
@@ -114,7 +117,7 @@ def ask() -> Iterator[Callable[..., TestClient]]:
     """ask(store, ...) -> a client of the pages of these stores."""
     made: list[TestClient] = []
 
-    def new(*stores: object, **words: str) -> TestClient:
+    def new(*stores: object, **words: Any) -> TestClient:
         made.append(client_of(*stores, **words))
         return made[-1]
 

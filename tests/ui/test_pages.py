@@ -17,6 +17,7 @@ from flintmq.message import Message
 from flintmq.store.message_store import MessageStore
 from tests.cli.conftest import Run, basic, run  # noqa: F401
 from tests.compat.stores import Golden
+from tests.support.object_server import Server
 from tests.ui.conftest import SMALL, TestClient
 
 Asker = Callable[..., TestClient]
@@ -170,6 +171,38 @@ def test_a_store_that_is_written_meanwhile(ask: Asker, tmp_path: Path, monkeypat
         store.put(Message("T", b"two"))
         assert store.wait_dispatched(10)
         assert client.get("/0/topic?name=T&format=json").text.count("\n") == 2
+
+
+def test_a_store_in_a_bucket(ask: Asker, golden: Callable[[str], Golden], objects: Server):
+    store = golden("basic")
+    client = ask(objects.put(store.path, "ui/basic"), keys=objects.keys)
+    row = store.live[7]
+    place = urlencode({"topic": row["topic"], "queue": row["queue_id"], "offset": row["queue_offset"]})
+    for page in (
+        "",
+        "topics",
+        "groups",
+        "waiting",
+        "retention",
+        "tail",
+        f"message?{place}",
+        f"queue?{place}",
+        "bytes?at=0",
+    ):
+        answer = client.get(f"/0/{page}")
+        assert answer.status_code == 200, (page, answer.text)
+    assert client.get(f"/0/message?{place}&format=json").json()["physical_offset"] == row["physical_offset"]
+    assert "1 message found" in client.get(f"/search?q={row['msg_id']}").text
+
+
+def test_an_empty_store(ask: Asker, tmp_path: Path):
+    with MessageStore(tmp_path / "store", config=SMALL):
+        pass
+    client = ask(tmp_path / "store")
+    for page in ("", "topics", "groups", "waiting", "retention", "tail", "health"):
+        assert client.get(f"/0/{page}").status_code == 200, page
+    assert client.get("/0/bytes?at=0").status_code == client.get("/0/message?at=0").status_code == 404
+    assert "nothing found" in client.get("/search?q=x").text
 
 
 def test_bodies_of_all_kinds(ask: Asker, tmp_path: Path):

@@ -19,6 +19,7 @@ from flintmq import hooks
 from flintmq.cli.body_option import Bodies
 from flintmq.cluster.members import find_members
 from flintmq.config.keys import StoreConfig
+from flintmq.testing.write_store import write_store
 from flintmq.ui import connection
 from flintmq.ui.app import Ui
 from flintmq.ui.server import UiServer
@@ -42,12 +43,15 @@ def get(server: UiServer, path: str = "/", timeout: float = 20) -> tuple[int, st
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_with_0_also_under_a_tail(shop: Path, number: int):
+@pytest.mark.parametrize("path", ["/0/tail/events?topic=Orders", "/search?q=region%3Dnone&how=property"])
+def test_a_signal_ends_it_with_0_whatever_it_does(tmp_path: Path, path: str, number: int):
+    shop = tmp_path / "store"
+    write_store(shop, 600_000, topics=["Orders"], keys=0)
     with process("ui", shop, "--listen", "127.0.0.1:0") as child:
         said = child.stderr.readline()
         port = int(re.search(r"http://127\.0\.0\.1:(\d+)/ of 1 store", said)[1])
         with closing(socket.create_connection(("127.0.0.1", port), 20)) as line:
-            line.sendall(PAGE.format("/0/tail/events?topic=Orders").encode())
+            line.sendall(PAGE.format(path).encode())
             assert b"200 OK" in line.recv(100)
             begun = time.monotonic()
             child.send_signal(number)

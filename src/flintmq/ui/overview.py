@@ -140,8 +140,13 @@ def _retention(one: OpenStore, figures: StoreFigures) -> Iterator[Attention]:
     if plan.next_when is None:
         return
     when = "now" if plan.next_when <= plan.at else f"at {time_text(plan.next_when)}"
-    for (group, topic), count in unread_by_group(plan).most_common(NOTES_SHOWN):
-        if count:
-            who = "no group has an offset for it" if group is None else f"group {group} has not read them"
-            text = f"{count:,} messages of topic {topic} are deleted {when}: {who}"
-            yield Attention(1 if group is not None else 2, one, text, "retention")
+    unread = unread_by_group(plan)
+    for (group, topic), count in unread.most_common(NOTES_SHOWN):
+        if count and group is not None:
+            text = f"{count:,} messages of topic {topic} are deleted {when}: group {group} has not read them"
+            yield Attention(1, one, text, "retention")
+    alone = {topic: count for (group, topic), count in unread.items() if group is None and count}
+    if alone:
+        of = f"topic {min(alone)}" if len(alone) == 1 else f"{len(alone)} topics"
+        text = f"{sum(alone.values()):,} messages of {of} for which no group has an offset are deleted {when}"
+        yield Attention(2, one, text, "retention")

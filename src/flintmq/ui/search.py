@@ -7,6 +7,7 @@ is that of `flintmq scan`, and finds all. It says how much of the log its zones 
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -67,6 +68,17 @@ class SearchEnding(NamedTuple):
 
 class Over(Exception):
     """The time of a search is over."""
+
+
+class Until(NamedTuple):
+    """When a search ends: at a time, or with the server."""
+
+    at: float
+    closing: threading.Event
+
+    @property
+    def over(self) -> bool:
+        return time.monotonic() > self.at or self.closing.is_set()
 
 
 @dataclass(frozen=True)
@@ -189,21 +201,21 @@ def _watched(ui: Ui, wanted: SearchWords, stores: Sequence[OpenStore]) -> Iterat
         left = wanted.limit
         end = time.monotonic() + SECONDS
         for one in stores:
-            for item in _in_store(wanted, one, left, end):
+            for item in _in_store(wanted, one, left, Until(end, ui.closing)):
                 left -= isinstance(item, Hit)
                 yield item
     finally:
         ui.searches.release()
 
 
-def _in_store(wanted: SearchWords, one: OpenStore, left: int, end: float) -> Iterator[Hit | SoFar | SearchEnding]:
+def _in_store(wanted: SearchWords, one: OpenStore, left: int, until: Until) -> Iterator[Hit | SoFar | SearchEnding]:
     try:
-        yield from _find(wanted, one, left, end)
+        yield from _find(wanted, one, left, until)
     except (FlintError, OSError) as error:
         yield SearchEnding(one, str(error), False)
 
 
-def _find(wanted: SearchWords, one: OpenStore, left: int, end: float) -> Iterator[Hit | SoFar | SearchEnding]:
+def _find(wanted: SearchWords, one: OpenStore, left: int, until: Until) -> Iterator[Hit | SoFar | SearchEnding]:
     seen: set[int] = set()
     for hit in _at_once(wanted, one):
         if hit.message.physical_offset not in seen and len(seen) < left:
@@ -212,7 +224,7 @@ def _find(wanted: SearchWords, one: OpenStore, left: int, end: float) -> Iterato
     texts: list[str] = []
     lost = 0
     for how in wanted.passes:
-        walk = _Walk(wanted, one, how, end)
+        walk = _Walk(wanted, one, how, until)
         for item in walk:
             if isinstance(item, StoredMessage):
                 if item.physical_offset in seen:
@@ -236,8 +248,8 @@ def _find(wanted: SearchWords, one: OpenStore, left: int, end: float) -> Iterato
 class _Walk:
     """One walk over a log: its messages, and now and then how far it is. Iterate once."""
 
-    def __init__(self, wanted: SearchWords, one: OpenStore, how: str, end: float) -> None:
-        self.one, self.end, self.over = one, end, False
+    def __init__(self, wanted: SearchWords, one: OpenStore, how: str, until: Until) -> None:
+        self.one, self.until, self.over = one, until, False
         self.done = self.total = 0
         self.names = {"key": "keys and ids", "text": "bodies", "property": "properties", "": "records"}[how]
         bodies = Bodies(wanted.unpack)
@@ -245,7 +257,7 @@ class _Walk:
 
     def _note(self, done: int, total: int) -> None:
         self.done, self.total = done, total
-        if time.monotonic() > self.end:
+        if self.until.over:
             raise Over
 
     def __iter__(self) -> Iterator[StoredMessage | SoFar]:

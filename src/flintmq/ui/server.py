@@ -22,6 +22,7 @@ TOKEN = "FLINTMQ_UI_TOKEN"
 TOKEN_CHARS = 16
 HEAD_BYTES = 16 << 10
 CONNECTIONS = 400
+BACKLOG = 256
 END_S = 2
 
 
@@ -49,6 +50,7 @@ class UiServer:
                 lifespan="off",
                 log_config=None,
                 access_log=False,
+                proxy_headers=False,
                 server_header=False,
                 h11_max_incomplete_event_size=HEAD_BYTES,
                 limit_concurrency=CONNECTIONS,
@@ -82,12 +84,16 @@ def given_token() -> str:
 
 
 def bound(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        return socket.create_server((host, port), family=family, backlog=256)
+        found.bind((host, port))
+        found.listen(BACKLOG)
     except (OSError, OverflowError, UnicodeError) as error:
-        reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+        found.close()
+        reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"--listen {host}:{port}: {reason}; give another address") from None
+    return found
 
 
 def serve(ui: Ui, host: str, port: int, note: Callable[[str], None], wait: Callable[[], object], show: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Generator
+from contextlib import suppress
 
 from anyio import CapacityLimiter, fail_after, to_thread
 from starlette.responses import StreamingResponse
@@ -33,4 +34,5 @@ async def in_threads(texts: Generator[str], limiter: CapacityLimiter) -> AsyncIt
             if text:
                 yield text
     finally:
-        texts.close()
+        with suppress(ValueError):  # its thread still makes a piece, and leaves it then
+            texts.close()
