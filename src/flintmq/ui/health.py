@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from flintmq.cli.commands.verify import json_lines
 from flintmq.cli.output import dumps
 from flintmq.errors import FlintError, MessageNotFoundError, UsageError
-from flintmq.forensics.verify.codes import DEFECTS, mend
+from flintmq.forensics.verify.codes import mend
 from flintmq.forensics.verify.findings import Findings
 from flintmq.forensics.verify.run import Verification, verify
 from flintmq.ui.asked import Ask
@@ -76,10 +76,7 @@ def health(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
         "notes": list(check.findings.notes[:SHOWN]) if check is not None else [],
         "counts": dict(check.findings.defect_counts) if check is not None else {},
         "note_counts": dict(check.findings.note_counts) if check is not None else {},
-        "about": DEFECTS,
         "mend": lambda code: mend(code, one.path),
-        "recover": shlex.join(["flintmq", "salvage", one.path, "--in-place", "--dry-run"]),
-        "live": one.figures().content.live,
         "most": SHOWN,
     }
 

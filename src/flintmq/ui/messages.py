@@ -98,9 +98,6 @@ def explained(one: OpenStore, file: str, position: int | None) -> UiPage:
     fields = [line for line in lines if line.unit == unit and line.name != unit.partition(" ")[0]] if unit else []
     words: dict[str, Any] = {
         "file": file,
-        "kind": found.place.kind,
-        "size_of_file": found.size,
-        "position": position,
         "lines": lines,
         "fields": fields,
         "dump": dump(fields),

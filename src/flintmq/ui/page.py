@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from flintmq.cli.text import duration, iso, printable, shorten_text, size
-from flintmq.config.text import short
 from flintmq.ui.links import link, message_link, query
 
 if TYPE_CHECKING:
@@ -40,7 +39,6 @@ class UiPage:
     tab: str = ""
     store: OpenStore | None = None
     again_s: int = 0
-    status: int = 200
     also: Sequence[Sequence[str]] = field(default_factory=tuple)  # further commands
     self_link: str = ""  # its own address
 
@@ -86,7 +84,7 @@ def templates() -> Environment:
         "number": lambda count: f"{count:,}",
         "shown_command": lambda words: " ".join(map(shell_word, ["flintmq", *words])),
     }
-    made.globals |= {"link": link, "message_link": message_link, "query": query, "short": short}
+    made.globals |= {"link": link, "message_link": message_link, "query": query}
     return made
 
 

@@ -156,7 +156,6 @@ def search(ui: Ui, _: OpenStore | None, ask: Ask) -> UiPage:
     words = {
         "wanted": wanted,
         "hits": iter(()) if wanted.empty else _watched(ui, wanted, stores),
-        "how": HOW,
         "given": ask.given,
         "kind_of": lambda item: type(item).__name__,
     }
