@@ -17,7 +17,9 @@ from tests.ui.test_server import PAGE
 
 def followed(root: Path, tag: str = "", text: str = "") -> tail.TailFeed:
     ui = Ui_of(root)
-    return tail.TailFeed(ui.stores.all[0], "T", tag, text)
+    found = tail.TailFeed(ui.stores.all[0], "T", tag, text)
+    assert found.ready.wait(20)
+    return found
 
 
 def Ui_of(root: Path):
@@ -80,7 +82,8 @@ def test_events_are_json_without_markup(tmp_path: Path):
                 while b'"rows": []' not in got:
                     got += line.recv(65536)
                 store.put(Message("T", b"\n\ndata: forged\n\n</script>", keys="k"))
-                while b"forged" not in got:
+                until = time.monotonic() + 20
+                while b"forged" not in got and time.monotonic() < until:
                     got += line.recv(65536)
     events = [line for line in got.decode().splitlines() if line.startswith("data: ")]
     row = json.loads(events[-1][6:])["rows"][0]

@@ -257,7 +257,7 @@ async def _body(ui: Ui, request: Request) -> Response:
 async def _events(ui: Ui, request: Request) -> Response:
     try:
         one = ui.stores.at(request.path_params["number"])
-        return Streamed(await tail.events(ui, one, Ask(request.query_params)), media_type="text/event-stream")
+        return Streamed(tail.events(ui, one, Ask(request.query_params)), media_type="text/event-stream")
     except Exception as error:
         return await _failure(ui, request, error)
 

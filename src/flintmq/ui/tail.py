@@ -20,7 +20,7 @@ from flintmq.errors import FlintError, UsageError
 from flintmq.forensics.topic_tail import TopicTail
 from flintmq.message import StoredMessage
 from flintmq.storage.threads.stop_event import StopEvent
-from flintmq.store.view import StoreView, open_store
+from flintmq.store.view import open_store
 from flintmq.ui.asked import Ask
 from flintmq.ui.links import message_link, option
 from flintmq.ui.page import UiPage, time_text, visible
@@ -75,20 +75,20 @@ class TailFeed:
     """Follows a topic in a thread, and keeps the newest rows that were not taken yet."""
 
     def __init__(self, one: OpenStore, topic: str, tag: str, text: str) -> None:
-        self.one, self.text = one, text.encode()
+        self.one, self.topic, self.tag, self.text = one, topic, tag, text.encode()
         self.stop: threading.Event = StopEvent()
         self.error = ""
         self._rows: deque[StoredMessage] = deque(maxlen=ROWS)
         self._lock = threading.Lock()
         self._came = 0
-        view = open_store(one.path, config=one.config)
-        found = TopicTail(view, topic, tags=parse_tags([tag]) if tag else None, expected=True)
-        name = f"flintmq-ui-tail-{one.number}"
-        threading.Thread(target=self._run, args=(view, found), name=name, daemon=True).start()
+        self.ready = threading.Event()  # what is stored from now on is seen
+        threading.Thread(target=self._run, name=f"flintmq-ui-tail-{one.number}", daemon=True).start()
 
-    def _run(self, view: StoreView, found: TopicTail) -> None:
+    def _run(self) -> None:
         try:
-            with view:
+            with open_store(self.one.path, config=self.one.config) as view:
+                found = TopicTail(view, self.topic, tags=parse_tags([self.tag]) if self.tag else None, expected=True)
+                self.ready.set()
                 for message in found.coming(self.stop):
                     if self.text in message.body:
                         with self._lock:
@@ -106,24 +106,25 @@ class TailFeed:
         return rows, passed
 
 
-async def events(ui: Ui, one: OpenStore, ask: Ask) -> AsyncIterator[str]:
-    """Yield events of new messages until the reader leaves or the server ends."""
+def events(ui: Ui, one: OpenStore, ask: Ask) -> AsyncIterator[str]:
+    """Return events of new messages, which go on until their reader leaves or the server ends.
+
+    Raises UsageError: no topic is named, or enough tails run.
+    """
     if ui.tails >= ui.tails_most:
         raise UsageError(f"{ui.tails_most} tails run; close one")
-    topic = ask.needed("topic")
-    followed = await anyio.to_thread.run_sync(TailFeed, one, topic, ask.text("tag"), ask.text("text"))
-    return _events(ui, one, followed)
+    return _events(ui, one, ask.needed("topic"), ask.text("tag"), ask.text("text"))
 
 
-async def _events(ui: Ui, one: OpenStore, followed: TailFeed) -> AsyncIterator[str]:
+async def _events(ui: Ui, one: OpenStore, topic: str, tag: str, text: str) -> AsyncIterator[str]:
     ui.tails += 1
-    quiet = QUIET_S
+    followed, quiet = TailFeed(one, topic, tag, text), QUIET_S
     try:
         yield "retry: 2000\n\n"
         while not ui.closing.is_set():
             rows, passed = followed.take()
             quiet += EVERY_S
-            if rows or quiet >= QUIET_S:
+            if followed.ready.is_set() and (rows or quiet >= QUIET_S):
                 quiet = 0.0
                 given = {"rows": [row(one, message) for message in rows], "passed": passed}
                 yield f"data: {json.dumps(given)}\n\n"
