@@ -72,7 +72,15 @@ def test_every_golden_store_has_its_pages(ask: Asker, golden_store: Golden):
         assert answer.status_code == 200 and "Fields" in answer.text
 
 
-def test_several_stores_are_as_inspect_prints_them(ask: Asker, run: Run, shop: Path, hostile: Path, tmp_path: Path):  # noqa: F811
+def test_several_stores_are_as_inspect_prints_them(
+    ask: Asker,
+    run: Run,  # noqa: F811
+    shop: Path,
+    hostile: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr("flintmq.ui.stores.FRESH_S", 0.0)
     one, other = (shutil.copytree(store, tmp_path / name) for store, name in ((shop, "a"), (hostile, "b")))
     client = ask(one, other)
     page = client.get("/")

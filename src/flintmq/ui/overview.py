@@ -48,7 +48,7 @@ def home(ui: Ui, _: OpenStore | None, ask: Ask) -> UiPage:
     """Show all stores; an only one in full."""
     if len(ui.stores) == 1:
         return store(ui, ui.stores.all[0], ask)
-    looks = [one.look() for one in ui.stores.all]
+    looks = ui.stores.looks()
     figures = [look.figures for look in looks if look.figures is not None]
     groups = cluster_groups(figures)
     words = {

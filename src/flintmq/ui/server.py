@@ -108,4 +108,6 @@ def serve(ui: Ui, host: str, port: int, note: Callable[[str], None], wait: Calla
         if show:
             with suppress(webbrowser.Error):
                 threading.Thread(target=webbrowser.open, args=(server.url,), daemon=True).start()
+        # The first look reads all queues; who opens the page some seconds later does not wait for it.
+        threading.Thread(target=ui.stores.looks, name="flintmq-ui-looks", daemon=True).start()
         wait()

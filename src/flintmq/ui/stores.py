@@ -88,6 +88,9 @@ class Stores:
     def __len__(self) -> int:
         return len(self.all)
 
+    def looks(self) -> list[Look]:
+        return [one.look() for one in self.all]
+
     def at(self, number: str) -> OpenStore:
         """Return the store of this number in an address."""
         if number.isascii() and number.isdigit() and len(number) <= 6 and int(number) < len(self.all):
