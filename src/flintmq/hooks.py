@@ -1,8 +1,9 @@
-"""Names what the core takes from the lake and from what is live.
+"""Names what the core takes from the lake, from what is live, and from the pages above it.
 
 FlintMQ has three quarters: the core; the lake (`lake`, `spark`, `cli/lake`); what is live (`broker`, `ha`, `metrics`,
 `remoting`, `cli/live`). The two may import the core, and know neither each other nor are known to it. Where the core
-needs one of them, it loads a hook by its name here, when it is used.
+needs one of them, it loads a hook by its name here, when it is used. So does the command that serves the pages of
+`ui`, which are of the core, and above the command line.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ HOOKS: Final = {
     "rebuild_on_spark": "flintmq.cli.lake.spark.rebuild:rebuild_on_spark",
     "stats": "flintmq.lake.stats.run:stats",
     "store_metrics": "flintmq.metrics.stores:store_metrics",
+    "ui": "flintmq.ui.app:Ui",
+    "ui_serve": "flintmq.ui.server:serve",
 }
 """Name of a hook -> its module and the function or class there. Commands are named in `cli/names.py`."""
 

@@ -37,6 +37,7 @@ EXTRAS = {
     "protobuf": ("bodies as Protobuf", ("protobuf",)),
     "grpc": ("flintmq broker for clients of 5.x", ("h2", "protobuf")),
     "tls": ("flintmq broker --tls-self-signed", ("cryptography",)),
+    "ui": ("flintmq ui", ("starlette", "uvicorn", "jinja2")),
     "compress": ("bodies compressed with LZ4 and ZSTD", ("lz4", "backports.zstd")),
 }
 OF_PYTHON = {"backports.zstd": "compression"}

@@ -7,6 +7,7 @@ from typing import Final
 COMMANDS: Final = {
     "inspect": ("commands.inspect", "Summarize the content of a store, or of several."),
     "metrics": ("live.metrics", "Show figures of stores as Prometheus text."),
+    "ui": ("commands.ui", "Show stores as web pages: messages, search, lag, health."),
     "explain": ("commands.explain", "Explain any file of a store, byte by byte."),
     "scan": ("commands.scan", "Print the log's records in physical order."),
     "tail": ("commands.tail", "Show the newest messages of a topic, or follow it."),

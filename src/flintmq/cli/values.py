@@ -126,6 +126,14 @@ def parse_log_place(option: str, text: str) -> int:
     return int(name)
 
 
+def parse_property(option: str, text: str) -> tuple[str, str]:
+    """Return name and value of `NAME=VALUE`; the value may be empty, and hold `=`."""
+    name, sign, value = text.partition("=")
+    if not name or not sign:
+        raise UsageError(f"{option}: {shorten_text(text, 60)!r} is not NAME=VALUE")
+    return name, value
+
+
 def parse_tags(words: Sequence[str] | None) -> frozenset[str] | None:
     """Return the tags that `--tag` names, also in the form `A || B`; None for all, as for `*`."""
     tags = frozenset(tag for word in words or () for tag in tag_names(word)) - {""}

@@ -26,6 +26,17 @@ def test_json_is_the_row_that_scan_gives(run: Run, basic: Golden) -> None:
     assert result.out.strip() == scanned[5]
 
 
+def test_several_from_an_offset_on(run: Run, basic: Golden) -> None:
+    rows = sorted((row["queue_offset"], row["physical_offset"]) for row in basic.live if row["topic"] == "Orders"
+                  and row["queue_id"] == 1)  # fmt: skip
+    result = run("get", basic.path, "Orders", 1, 180, "--limit", 20, "--json")
+    assert [(row["queue_offset"], row["physical_offset"]) for row in result.rows] == rows[180:]
+    assert run("get", basic.path, "Orders", 1, 3, "--limit", 2).out.count("\n") == 2
+    assert run("get", basic.path, "Orders", 1, 3, "--limit", 0).code == 0
+    assert run("get", basic.path, "Orders", 1, 3, "--limit", 2, "--raw").code == 2
+    assert run("get", basic.path, "Orders", 1, 185, "--limit", 2).code == 7
+
+
 @pytest.mark.parametrize(
     ("place", "reason"),
     [

@@ -77,6 +77,21 @@ def test_selections(words: list[str], wanted: Callable[[dict[str, Any]], bool], 
     assert [row["physical_offset"] for row in run("scan", basic.path, "--json", *words).rows] == rows
 
 
+def test_a_property_is_whole(run: Run, tmp_path: Path) -> None:
+    with MessageStore(tmp_path / "store", dev=True) as store:
+        store.put(Message("T", b"0", properties={"region": "eu"}))
+        store.put(Message("T", b"region eu", properties={"region": "eu-west", "other": "eu"}))
+        store.put(Message("T", b"2", properties={"region": "eu", "empty": ""}))
+        store.put(Message("T", b"3"))
+    found = run("scan", tmp_path / "store", "--property", "region=eu", "--json").rows
+    assert [row["queue_offset"] for row in found] == [0, 2]
+    both = run("scan", tmp_path / "store", "--property", "region=eu-west", "--grep", "region", "--json").rows
+    assert [row["queue_offset"] for row in both] == [1]
+    nothing = run("scan", tmp_path / "store", "--property", "region=")
+    assert (nothing.code, nothing.out) == (0, "") and "no record matches" in nothing.err
+    assert run("scan", tmp_path / "store", "--property", "region").code == 2
+
+
 def test_grep_looks_into_bodies_as_they_are_shown(run: Run, golden) -> None:  # type: ignore[no-untyped-def]
     """The body of 3000 bytes that is compressed with ZLIB in `flags` begins with "opal opal juniper"."""
     path = golden("flags").path

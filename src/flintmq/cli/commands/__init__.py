@@ -23,6 +23,7 @@ sql         queries about the messages, in SQL
 tail        the newest messages of a topic, and new ones as they arrive
 timers      what waits for its time
 trace       what became of a message
+ui          a web page over stores
 verify      checks everything in a store against everything else
 version     the version of this installation
 """

@@ -53,11 +53,11 @@ def command(
 
     out = output(as_json)
     with explain(file, position, kind=kind, limit=limit, config=store_config(settings)) as found:
-        out.lines(map(_json, found.lines) if as_json else _text(found))
+        out.lines(map(json_of, found.lines) if as_json else _text(found))
     return 1 if found.problems else 0
 
 
-def _json(line: Line) -> str:
+def json_of(line: Line) -> str:
     found = {**asdict(line), "unit": line.unit or None}
     data = found.pop("data")
     return dumps({**found, "bytes": data})

@@ -7,7 +7,15 @@ from typing import Annotated
 
 from flintmq.cli.body_option import BodyWords
 from flintmq.cli.declare import Argument, Option
-from flintmq.cli.options import DecompressOption, JsonOption, SetOption, StoreArgument, TopicArgument, examples
+from flintmq.cli.options import (
+    DecompressOption,
+    JsonOption,
+    SetOption,
+    StoreArgument,
+    TopicArgument,
+    examples,
+    limit_option,
+)
 from flintmq.cli.output import output
 from flintmq.cli.values import store_config
 from flintmq.errors import MessageNotFoundError, UsageError
@@ -26,14 +34,17 @@ def command(
     raw: Annotated[
         bool, Option("--raw", "Write the body's bytes as they are, and nothing else. Not to a terminal.")
     ] = False,
+    limit: Annotated[int, limit_option("The N messages from OFFSET on, one a line (1).")] = 1,
     decompress: DecompressOption = False,
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Show the message at an offset of a queue.
 
-    It prints all fields. Exit code 7 if the queue holds no message at that offset.
+    It prints all fields; of several messages a line each. Exit code 7 if the queue holds no message at that offset.
     """
+    if raw and limit != 1:
+        raise UsageError("--raw is for one message; leave --limit out")
     if raw and as_json:
         raise UsageError("--raw and --json exclude each other; --json holds the body in base64")
     if raw and bodies_as.keywords() != BodyWords().keywords():
@@ -41,7 +52,7 @@ def command(
     if raw and sys.stdout.isatty():
         raise UsageError("--raw writes unescaped bytes, which can control a terminal; send them to a file or a program")
     import flintmq
-    from flintmq.cli.message_lines import details, json_line
+    from flintmq.cli.message_lines import details, json_line, line
     from flintmq.forensics.topic_tail import check_end, must_have
 
     with flintmq.open_store(store, config=store_config(settings)) as view:
@@ -51,7 +62,12 @@ def command(
             check_end(view)  # a better error if the log's last files are missing,
             must_have(view, [topic])  # or if the topic is unknown
             raise
+        messages = [message] if limit == 1 else list(view.read(topic, queue_id, queue_offset, limit))
     out, bodies = output(as_json), bodies_as.shown(decompress)
+    if limit != 1:
+        write = json_line if as_json else line
+        out.lines(write(message, bodies.of(message)) for message in messages)
+        return bodies.report_failures(out)
     body = bodies.of(message)
     if raw:
         out.write(body)

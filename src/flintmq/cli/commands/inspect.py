@@ -68,14 +68,19 @@ def command(stores: StoresArgument, settings: SetOption = None, as_json: JsonOpt
         contents = []
         for member in members:
             contents.append(inspect(member.path, config))
-            words = {"cluster": member.cluster, "broker": member.broker, "store": member.path}
-            out.lines([dumps({**words, **asdict(contents[-1])})])
+            out.lines([json_line_of(member, contents[-1])])
         return _exit_code(contents)
     from flintmq.forensics.store_figures import StoreWatch
 
     looks = [(member, StoreWatch(member, config).look()) for member in members]
     out.result(looks, _render_many)
     return _exit_code([figures.content for _, figures in looks])
+
+
+def json_line_of(member: Member, content: Inspection) -> str:
+    """Return the content of a store as JSON, with the names of one of several."""
+    words = {"cluster": member.cluster, "broker": member.broker, "store": member.path} if member.words else {}
+    return dumps({**words, **asdict(content)})
 
 
 def _exit_code(found: Sequence[Inspection]) -> int:

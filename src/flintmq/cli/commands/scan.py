@@ -26,7 +26,7 @@ from flintmq.cli.options import (
     template_option,
 )
 from flintmq.cli.output import Progress, no_progress, output, parts_of, report_damage
-from flintmq.cli.values import parse_tags, store_config, stores_given, time_range
+from flintmq.cli.values import parse_property, parse_tags, store_config, stores_given, time_range
 
 if TYPE_CHECKING:
     from flintmq.config.keys import StoreConfig
@@ -47,11 +47,13 @@ class Selection:
 
     Attributes:
         keys: one is among the message's keys, or its unique id; also the predicate's hint. Empty: any message.
+        having: name and value of a property of the message; None: any.
     """
 
     predicate: Predicate  # topics, queues, tags, store time; tested on the record's bytes before anything is decoded
     keys: frozenset[str] = frozenset()
     grep: bytes | None = None  # bytes in the body as it is shown
+    having: tuple[str, str] | None = None
 
     @property
     def key_bytes(self) -> bytes:
@@ -61,9 +63,18 @@ class Selection:
             return b""
         return key.encode("utf-8", "ignore")
 
-    def has_key(self, message: StoredMessage) -> bool:
-        keys = self.keys
-        return not keys or message.msg_id in keys or not keys.isdisjoint((message.keys or "").split(" "))
+    @property
+    def value_bytes(self) -> bytes:
+        """The property's value as messages hold it; empty if it cannot be compared in bytes."""
+        value = "" if self.having is None else self.having[1]
+        return b"" if "\ufffd" in value else value.encode("utf-8", "ignore")
+
+    def wants(self, message: StoredMessage) -> bool:
+        """Test the key and the property."""
+        keys, one = self.keys, self.having
+        if keys and message.msg_id not in keys and keys.isdisjoint((message.keys or "").split(" ")):
+            return False
+        return one is None or message.properties.get(one[0]) == one[1]
 
 
 class MessageScan:
@@ -96,32 +107,43 @@ class MessageScan:
         self.walk.use_zones(zones_for(snapshot.log, selection.predicate))
 
     def __iter__(self) -> Iterator[tuple[StoredMessage, bytes]]:
-        from flintmq.kernels.read.fetch import take
+        for found in self.by_piece():
+            yield from found
+
+    def by_piece(self) -> Iterator[Iterator[tuple[StoredMessage, bytes]]]:
+        """Yield the wanted messages of each piece of the log; take all of one before the next piece."""
         from flintmq.kernels.read.zone_keys import keyed
-        from flintmq.message import StoredMessage, stored_message
         from flintmq.store.commitlog.predicate import Selector
 
         selector, grep, log = Selector(self.selection.predicate), self.selection.grep, self.walk.log
-        has_key, body_of = self.selection.has_key, self.bodies.of
-        key = self.selection.key_bytes
+        key, value = self.selection.key_bytes, self.selection.value_bytes
         for piece in self.walk:
             count = selector.select(piece)
             if key:
                 count = keyed(piece.data, piece.positions, count, key)
             if grep and not self.bodies.decompress:
                 count = _with_text(piece, count, grep)
-            # Of copies, because messages outlive the piece, whose buffer is used again: of each, or of all at once.
-            if 8 * count < piece.count:
-                messages = [stored_message(piece.data, at) for at in piece.positions[:count]]
-            else:
-                messages = take(StoredMessage, bytes(piece.data[: piece.end]), piece.positions, count)
-            for message in messages:
-                if has_key(message):
-                    body = body_of(message)
-                    if grep is None or grep in body:
-                        self.found += 1
-                        yield message, body
+            elif value:
+                count = _with_text(piece, count, value)
+            yield self._of(piece, count)
             self.progress(piece.base + piece.end - log.min_offset, log.limit - log.min_offset)
+
+    def _of(self, piece: Piece, count: int) -> Iterator[tuple[StoredMessage, bytes]]:
+        from flintmq.kernels.read.fetch import take
+        from flintmq.message import StoredMessage, stored_message
+
+        grep, wants, body_of = self.selection.grep, self.selection.wants, self.bodies.of
+        # Of copies, because messages outlive the piece, whose buffer is used again: of each, or of all at once.
+        if 8 * count < piece.count:
+            messages = [stored_message(piece.data, at) for at in piece.positions[:count]]
+        else:
+            messages = take(StoredMessage, bytes(piece.data[: piece.end]), piece.positions, count)
+        for message in messages:
+            if wants(message):
+                body = body_of(message)
+                if grep is None or grep in body:
+                    self.found += 1
+                    yield message, body
 
     def report_deleted(self) -> None:
         """Report deleted files as damage; call it once, after the last message."""
@@ -130,10 +152,11 @@ class MessageScan:
 
 
 def _with_text(piece: Piece, count: int, text: bytes) -> int:
-    """Move positions of records whose body may hold a text to the front; return their number.
+    """Move positions of records that may hold a text to the front; return their number.
 
-    Only the first `count` are looked at. All whose body holds it are among them, and some more: it may lie in other
-    fields, or in records between. To search the piece's bytes costs less than to make a message of each record.
+    Only the first `count` are looked at. All that hold it are among them, and some more: it may lie in other fields
+    than in the wanted one, or in records between. To search the piece's bytes costs less than to make a message of each
+    record.
     """
     from flintmq.kernels.read.zone_keys import find
 
@@ -155,6 +178,7 @@ class ScanWords(BodyWords):
     tag: TagOption = None
     key: list[str] | None = option("--key K", "Only messages with this key or unique id. May be repeated.", text=True)
     grep: str | None = option("--grep TEXT", "Only messages whose body holds this text.")
+    having: str | None = option("--property NAME=VALUE", "Only messages with this property.", text=True)
     limit: LimitOption = None
     template: Annotated[str | None, template_option("A line of your own, such as '{topic} {body}'.")] = None
     decompress: DecompressOption = False
@@ -194,6 +218,7 @@ def command(words: ScanWords) -> int:
         predicate,
         frozenset(words.key or ()),
         None if words.grep is None else words.grep.encode("utf-8", "surrogateescape"),
+        None if words.having is None else parse_property("--property", words.having),
     )
     config, report = store_config(words.settings), Report()
     out, bodies = output(words.as_json), words.shown(words.decompress)

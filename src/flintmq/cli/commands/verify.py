@@ -145,11 +145,11 @@ def _verify(
 
 
 def print_verification(out: Output, found: Verification) -> int:
-    out.lines(_json(found) if out.json else _text(found))
+    out.lines(json_lines(found) if out.json else _text(found))
     return found.exit_code
 
 
-def _json(found: Verification) -> Iterator[str]:
+def json_lines(found: Verification) -> Iterator[str]:
     """Yield a line for each defect and note, then one with the counts."""
     for defect in found.defects:
         yield dumps({"kind": "defect", **_pairs(defect), "mend": mend(defect.code, found.root)})

@@ -90,6 +90,7 @@ class Zones:
     ) -> None:
         self.condition, self.record, self.zone_bytes = condition, record, zone_bytes or ZONE_BYTES
         self.full = full
+        self.skipped_bytes = 0  # of the log, so far
         self.known: ZoneMap | None = None
         self._new: list[tuple[Zone, bytes]] = []
         self._state = array("q", bytes(8 * zone_keys.STATE))
@@ -106,7 +107,9 @@ class Zones:
         self.leave()
         try:
             self.known = ZoneMap(file, limit, in_use and not self.full)
-            return _joined([zone for zone in self.known.zones if self.condition.excludes(zone, self.known)])
+            skips = _joined([zone for zone in self.known.zones if self.condition.excludes(zone, self.known)])
+            self.skipped_bytes += sum(skip.end - skip.begin for skip in skips)
+            return skips
         except (OSError, FlintError):
             return []
 

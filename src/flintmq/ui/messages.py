@@ -1,0 +1,193 @@
+"""One message: its fields, properties and body, which groups have passed it, where it lies, and its bytes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from flintmq.cli.commands.explain import json_of
+from flintmq.cli.message_lines import json_line
+from flintmq.config.text import short
+from flintmq.errors import MessageNotFoundError
+from flintmq.forensics.explain.lines import Line
+from flintmq.forensics.explain.run import explain
+from flintmq.forensics.store_figures import StoreFigures
+from flintmq.message import StoredMessage
+from flintmq.store.view import StoreView
+from flintmq.ui.asked import Ask
+from flintmq.ui.body_views import views_of
+from flintmq.ui.hex_dump import dump
+from flintmq.ui.links import link, message_link
+from flintmq.ui.page import UiPage, visible
+from flintmq.ui.stores import OpenStore
+from flintmq.ui.topics import Nearest
+
+if TYPE_CHECKING:
+    from flintmq.ui.app import Ui
+
+GROUPS_SHOWN = 200
+LINES_SHOWN = 400
+NOT_HERE = "another log: "
+FIELDS = (
+    "topic", "queue_id", "queue_offset", "store_timestamp", "born_timestamp", "tags", "keys", "msg_id", "offset_msg_id",
+    "born_host", "store_host", "physical_offset", "size", "reconsume_times", "flag", "sys_flag", "magic", "body_crc",
+    "prepared_transaction_offset",
+)  # fmt: skip
+
+
+def message(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
+    """Show a message by its place in a queue, its log offset (`at`) or its offset id (`id`)."""
+    assert one is not None
+    view = one.view()
+    found = _found(one, view, ask)
+    figures = one.figures()
+    queued = _in_queue(view, found)
+    file, position = figures.snapshot.log.path_at(found.physical_offset)
+    words = {
+        "message": found,
+        "fields": [(name, value) for name in FIELDS if (value := getattr(found, name)) is not None],
+        "body": views_of(found, ui.bodies),
+        "form": ui.bodies.form,
+        "ends": view.bounds(found.topic, found.queue_id) if queued else None,
+        "groups": _groups(figures, found) if queued else [],
+        "file": os.path.basename(file),
+        "position": position,
+        "goes": _fate(figures, found),
+        "at_ms": figures.at_ms,
+    }
+    place = [found.topic, str(found.queue_id), str(found.queue_offset)]
+    bytes_of_it = ["explain", file, "--at", str(position)]
+    command = ["get", one.path, *place] if queued else bytes_of_it
+    title = f"{visible(found.topic)} / {found.queue_id} / {found.queue_offset}"
+
+    def lines() -> Iterator[str]:
+        yield json_line(found, found.body)
+
+    also = [bytes_of_it] if queued else []
+    return UiPage("message.html", title, words, command, lines, tab="topics", store=one, also=also)
+
+
+def body(ui: Ui, one: OpenStore, ask: Ask) -> bytes:
+    """Return the bytes of a body as stored, for a file."""
+    return _found(one, one.view(), ask).body
+
+
+def bytes_of(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
+    """Explain the record at a log offset, field by field, with its bytes."""
+    assert one is not None
+    at = ask.number("at")
+    figures = one.figures()
+    log = figures.snapshot.log
+    if not log.min_offset <= at < figures.snapshot.end:
+        text = f"log offset {at} is not in the log, which has {log.min_offset} to {figures.snapshot.end}"
+        raise Nearest(text, "the log's first record", link(one.number, "bytes", at=log.min_offset))
+    file, position = log.path_at(at)
+    page = explained(one, file, position)
+    page.words["record"] = at
+    return page
+
+
+def explained(one: OpenStore, file: str, position: int | None) -> UiPage:
+    """Explain a file of a store, or one place in it; the file is one that the store itself has named."""
+    with explain(file, position, config=one.config) as found:
+        lines = list(islice(found.lines, LINES_SHOWN))
+    units = [line.unit for line in lines]
+    unit = _unit_at(lines, position) if position is not None else ""
+    fields = [line for line in lines if line.unit == unit and line.name != unit.partition(" ")[0]] if unit else []
+    words: dict[str, Any] = {
+        "file": file,
+        "lines": lines,
+        "fields": fields,
+        "dump": dump(fields),
+        "start": found.place.start or 0,
+        "facts": found.found,
+        "before": _neighbour(lines, units, unit, before=True),
+        "after": _neighbour(lines, units, unit, before=False),
+        "record": None,
+    }
+    command = ["explain", file] + ([] if position is None else ["--at", str(position)])
+    title = os.path.basename(file) + ("" if position is None else f" at {position:,}")
+
+    def all_lines() -> Iterator[str]:
+        with explain(file, position, config=one.config) as found:
+            yield from map(json_of, found.lines)
+
+    return UiPage("bytes.html", title, words, command, all_lines, tab="topics", store=one)
+
+
+def _unit_at(lines: Sequence[Line], position: int) -> str:
+    return next((line.unit for line in lines if line.offset <= position < line.offset + line.length), "")
+
+
+def _neighbour(lines: Sequence[Line], units: Sequence[str], unit: str, *, before: bool) -> Line | None:
+    """Return the line of the unit next to the one that is explained, if it is one."""
+    if not unit:
+        return None
+    number = units.index(unit) - 1 if before else len(units) - units[::-1].index(unit)
+    found = lines[number] if 0 <= number < len(lines) else None
+    return found if found is not None and found.unit else None
+
+
+def _found(one: OpenStore, view: StoreView, ask: Ask) -> StoredMessage:
+    """Return the message that a request names; say what is the nearest if it is not there."""
+    if text := ask.text("id"):
+        return view.get_by_offset_msg_id(text)
+    at = ask.number("at", -1)
+    if not ask.text("topic"):
+        try:
+            return view.get_at(at)
+        except MessageNotFoundError as error:
+            raise Nearest(str(error), "the log's bytes there", link(one.number, "bytes", at=max(at, 0))) from None
+    topic, queue, offset = ask.text("topic"), ask.number("queue"), ask.number("offset")
+    try:
+        found = view.get(topic, queue, offset)
+    except MessageNotFoundError as error:
+        if at >= 0 and (stored := _at(view, at)) and (stored.topic, stored.queue_id, stored.queue_offset) == (
+            topic, queue, offset,
+        ):  # fmt: skip
+            return stored  # in no queue: a half message, or one whose unit is lost
+        raise _nearest(one, view, error, topic, queue, offset) from None
+    if at >= 0 and found.physical_offset != at and _at(view, at) != found:
+        text = f"topic {short(topic)}, queue {queue}, offset {offset}: {NOT_HERE}the message there is another one now"
+        raise Nearest(text, "the message that is there", message_link(one.number, found))
+    return found
+
+
+def _at(view: StoreView, at: int) -> StoredMessage | None:
+    try:
+        return view.get_at(at)
+    except MessageNotFoundError:
+        return None
+
+
+def _nearest(one: OpenStore, view: StoreView, error: Exception, topic: str, queue: int, offset: int) -> Nearest:
+    first, stop = view.bounds(topic, queue)
+    if first < stop:
+        near = min(max(offset, first), stop - 1)
+        href = link(one.number, "queue", topic=topic, queue=queue, offset=near)
+        return Nearest(str(error), f"offset {near} of the queue", href)
+    return Nearest(str(error), "all topics", link(one.number, "topics"))
+
+
+def _in_queue(view: StoreView, found: StoredMessage) -> bool:
+    try:
+        return view.get(found.topic, found.queue_id, found.queue_offset).physical_offset == found.physical_offset
+    except MessageNotFoundError:
+        return False
+
+
+def _groups(figures: StoreFigures, found: StoredMessage) -> list[tuple[str, int | None]]:
+    """Return the groups with offsets in the message's topic, and their offset in its queue."""
+    groups = []
+    for (topic, group), offsets in figures.snapshot.broker.consumer_offsets.items():
+        if topic == found.topic:
+            groups.append((group, offsets.get(found.queue_id)))
+    return sorted(groups)[:GROUPS_SHOWN]
+
+
+def _fate(figures: StoreFigures, found: StoredMessage) -> Any:
+    """Return what retention will do to the file that holds a message; None if that is not known."""
+    files = figures.retention.files if figures.retention is not None else []
+    return next((one for one in files if one.start <= found.physical_offset < one.start + one.size), None)

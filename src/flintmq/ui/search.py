@@ -1,0 +1,316 @@
+"""Finds messages, and shows each as it is found: by key, id, text, property, topic, tag and time.
+
+Keys are looked up in the index first, under every topic, which takes milliseconds; the walk over the log that follows
+is that of `flintmq scan`, and finds all. It says how much of the log its zones left out, and where it ended.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from flintmq.cli.body_option import Bodies
+from flintmq.cli.commands.scan import MessageScan, Selection
+from flintmq.cli.message_lines import json_line, json_member
+from flintmq.cli.text import size
+from flintmq.cli.values import parse_property, parse_tags
+from flintmq.config.text import check_choice
+from flintmq.errors import ConfigError, CorruptStoreError, FlintError, MessageNotFoundError, UsageError
+from flintmq.format.index import key_hash
+from flintmq.message import StoredMessage
+from flintmq.store.commitlog.predicate import Predicate
+from flintmq.store.index.reader import IndexFileReader, discover
+from flintmq.ui.asked import Ask
+from flintmq.ui.links import option
+from flintmq.ui.page import UiPage
+from flintmq.ui.stores import OpenStore
+
+if TYPE_CHECKING:
+    from flintmq.ui.app import Ui
+
+HOW = ("auto", "key", "text", "property")
+HITS, MOST_HITS = 100, 1000
+SECONDS = 120.0
+"""Of one search; a further one begins where it ended, by `since`."""
+TOPICS_IN_INDEX = 2000
+INDEX_SECONDS = 2.0
+PROGRESS_S = 0.25
+_OFFSET_ID = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
+
+
+class Hit(NamedTuple):
+    store: OpenStore
+    message: StoredMessage
+    how: str
+
+
+class SoFar(NamedTuple):
+    """Progress: how much of which store was walked."""
+
+    store: OpenStore
+    done: int
+    total: int
+
+
+class SearchEnding(NamedTuple):
+    """How the search in a store ended; `links` has no more."""
+
+    store: OpenStore
+    text: str
+    whole: bool
+
+
+class Over(Exception):
+    """The time of a search is over."""
+
+
+class Until(NamedTuple):
+    """When a search ends: at a time, or with the server."""
+
+    at: float
+    closing: threading.Event
+
+    @property
+    def over(self) -> bool:
+        return time.monotonic() > self.at or self.closing.is_set()
+
+
+@dataclass(frozen=True)
+class SearchWords:
+    """What a request searches for, checked."""
+
+    q: str
+    how: str
+    topic: str
+    tag: str
+    since: int | None
+    until: int | None
+    limit: int
+    unpack: bool
+    store: str
+
+    @staticmethod
+    def of(ask: Ask) -> SearchWords:
+        how = ask.text("how", "auto") or "auto"
+        check_choice("how", how, HOW)
+        since, until = ask.time("since"), ask.time("until")
+        if since is not None and until is not None and since >= until:
+            raise UsageError("since is not before until; no time is between them")
+        q = ask.text("q")
+        if how == "property" and q:
+            parse_property("property", q)
+        limit = ask.number("limit", HITS, MOST_HITS)
+        return SearchWords(
+            q, how, ask.text("topic"), ask.text("tag"), since, until, limit, bool(ask.text("unpack")), ask.text("store")
+        )
+
+    @property
+    def empty(self) -> bool:
+        return not (self.q or self.topic or self.tag or self.since or self.until)
+
+    @property
+    def is_id(self) -> bool:
+        return self.how in ("auto", "key") and _OFFSET_ID.fullmatch(self.q) is not None
+
+    @property
+    def passes(self) -> list[str]:
+        """The walks over the log that find all, in order."""
+        if not self.q:
+            return [""]
+        if self.how != "auto":
+            return [self.how]
+        return ["key"] if self.is_id else ["text"] if " " in self.q else ["key", "text"]
+
+    def selection(self, how: str) -> Selection:
+        key = frozenset({self.q}) if how == "key" else None
+        tags = parse_tags([self.tag]) if self.tag else None
+        topics = frozenset({self.topic}) if self.topic else None
+        predicate = Predicate(topics=topics, since=self.since, until=self.until, tags=tags, any_key=key)
+        return Selection(
+            predicate,
+            key or frozenset(),
+            self.q.encode("utf-8", "surrogatepass") if how == "text" else None,
+            parse_property("property", self.q) if how == "property" else None,
+        )
+
+    def command(self, how: str, stores: Sequence[OpenStore]) -> list[str]:
+        names = {"key": "--key", "text": "--grep", "property": "--property"}
+        found = ["scan", *(one.path for one in stores)]
+        if how:
+            found += option(names[how], self.q)
+        found += [*option("--topic", self.topic), *option("--tag", self.tag)]
+        found += [*option("--since", self.since), *option("--until", self.until)]
+        return [*found, "--limit", str(self.limit), *(["--decompress"] if self.unpack else [])]
+
+
+def search(ui: Ui, _: OpenStore | None, ask: Ask) -> UiPage:
+    wanted = SearchWords.of(ask)
+    stores = [ui.stores.at(wanted.store)] if wanted.store else ui.stores.all
+    commands = [wanted.command(how, stores) for how in wanted.passes]
+    words = {
+        "wanted": wanted,
+        "hits": iter(()) if wanted.empty else _watched(ui, wanted, stores),
+        "given": ask.given,
+        "kind_of": lambda item: type(item).__name__,
+    }
+    shown = stores[0] if len(stores) == 1 else None
+
+    def lines() -> Iterator[str]:
+        left = 0 if wanted.empty else wanted.limit
+        for one in stores:
+            end = json_member(one.member.broker, one.path) if one.member.words else "}"
+            for found in _all(wanted, one):
+                for message, body in islice(found, left):
+                    left -= 1
+                    yield json_line(message, body)[:-1] + end
+                if not left:
+                    return
+                yield ""  # nothing yet: the reader may be gone
+
+    title = "Search" if wanted.empty else f"Search: {wanted.q or wanted.topic or wanted.tag or 'time'}"
+    return UiPage(
+        "search.html", title, words, () if wanted.empty else commands[0],
+        lines, tab="search", store=shown, also=commands[1:],
+    )  # fmt: skip
+
+
+def _all(wanted: SearchWords, one: OpenStore) -> Iterator[Iterator[tuple[StoredMessage, bytes]]]:
+    """Yield what the first of the named commands prints, by pieces of the log."""
+    end = time.monotonic() + SECONDS
+
+    def watch(done: int, total: int) -> None:
+        if time.monotonic() > end:
+            raise UsageError(f"it takes over {SECONDS:.0f} s; run the command, or give a topic or a time")
+
+    selection = wanted.selection(wanted.passes[0])
+    yield from MessageScan(one.path, selection, one.config, Bodies(wanted.unpack), True, watch).by_piece()
+
+
+def _watched(ui: Ui, wanted: SearchWords, stores: Sequence[OpenStore]) -> Iterator[Hit | SoFar | SearchEnding]:
+    """Yield all of a search, if not too many run."""
+    if not ui.searches.acquire(blocking=False):
+        raise UsageError("as many searches run as this server allows; stop one, or wait")
+    try:
+        left = wanted.limit
+        end = time.monotonic() + SECONDS
+        for one in stores:
+            for item in _in_store(wanted, one, left, Until(end, ui.closing)):
+                left -= isinstance(item, Hit)
+                yield item
+    finally:
+        ui.searches.release()
+
+
+def _in_store(wanted: SearchWords, one: OpenStore, left: int, until: Until) -> Iterator[Hit | SoFar | SearchEnding]:
+    try:
+        yield from _find(wanted, one, left, until)
+    except (FlintError, OSError) as error:
+        yield SearchEnding(one, str(error), False)
+
+
+def _find(wanted: SearchWords, one: OpenStore, left: int, until: Until) -> Iterator[Hit | SoFar | SearchEnding]:
+    seen: set[int] = set()
+    for hit in _at_once(wanted, one):
+        if hit.message.physical_offset not in seen and len(seen) < left:
+            seen.add(hit.message.physical_offset)
+            yield hit
+    texts: list[str] = []
+    lost = 0
+    for how in wanted.passes:
+        walk = _Walk(wanted, one, how, until)
+        for item in walk:
+            if isinstance(item, StoredMessage):
+                if item.physical_offset in seen:
+                    continue
+                if len(seen) >= left:
+                    yield SearchEnding(one, f"the first {wanted.limit} are shown, there are more", False)
+                    return
+                seen.add(item.physical_offset)
+                yield Hit(one, item, how)
+            else:
+                yield item
+        texts.append(walk.text())
+        lost += walk.lost
+        if walk.over:
+            yield SearchEnding(one, f"stopped after {SECONDS:.0f} s: {walk.text()}", False)
+            return
+    count = f"{len(seen)} message{'s' * (len(seen) != 1)}" if seen else "nothing"
+    yield SearchEnding(one, f"{count} found in {'; '.join(texts)}", not lost)
+
+
+class _Walk:
+    """One walk over a log: its messages, and now and then how far it is. Iterate once."""
+
+    def __init__(self, wanted: SearchWords, one: OpenStore, how: str, until: Until) -> None:
+        self.one, self.until, self.over = one, until, False
+        self.done = self.total = 0
+        self.names = {"key": "keys and ids", "text": "bodies", "property": "properties", "": "records"}[how]
+        bodies = Bodies(wanted.unpack)
+        self.scan = MessageScan(one.path, wanted.selection(how), one.config, bodies, True, self._note)
+
+    def _note(self, done: int, total: int) -> None:
+        self.done, self.total = done, total
+        if self.until.over:
+            raise Over
+
+    def __iter__(self) -> Iterator[StoredMessage | SoFar]:
+        told = time.monotonic()
+        try:
+            for found in self.scan.by_piece():
+                yield from (message for message, _ in found)
+                if time.monotonic() - told > PROGRESS_S:
+                    told = time.monotonic()
+                    yield SoFar(self.one, self.done, self.total)
+        except Over:
+            self.over = True
+
+    @property
+    def lost(self) -> int:
+        return self.scan.report.damage_count
+
+    def text(self) -> str:
+        zones = self.scan.walk.zones
+        skipped = zones.skipped_bytes if zones is not None else 0
+        found = f"the {self.names} of {size(max(self.done - skipped, 0))}"
+        if skipped:
+            found += f" of log ({size(skipped)} left out: their zones say that nothing wanted is there)"
+        else:
+            found += " of log"
+        if self.lost:
+            found += f"; {self.lost} damaged place{'s' * (self.lost > 1)} skipped"
+        return found
+
+
+def _at_once(wanted: SearchWords, one: OpenStore) -> Iterator[Hit]:
+    """Yield what an offset id names, and what the index has under a key; the walk after it finds all."""
+    if not wanted.q or wanted.how not in ("auto", "key"):
+        return
+    view = one.view()
+    if wanted.is_id:
+        with suppress(MessageNotFoundError, UsageError):
+            yield Hit(one, view.get_by_offset_msg_id(wanted.q), "offset id")
+    topics = [wanted.topic] if wanted.topic else view.topics()[:TOPICS_IN_INDEX]
+    hashes = {key_hash(topic, wanted.q) for topic in topics}
+    until = time.monotonic() + INDEX_SECONDS
+    keyed = wanted.selection("key")
+    for file in reversed(discover(view.root, one.config, one.effects)):
+        for offset in _in_file(file, hashes, until):
+            with suppress(MessageNotFoundError, CorruptStoreError):
+                message = view.get_at(offset)
+                if keyed.predicate.wants(message) and keyed.wants(message):
+                    yield Hit(one, message, "index")
+
+
+def _in_file(file: IndexFileReader, hashes: Iterable[int], until: float) -> Iterator[int]:
+    """Yield log offsets under hashes; none of a file that is gone or cannot be used."""
+    with suppress(FileNotFoundError, ConfigError, CorruptStoreError), file.open() as index:
+        for number in hashes:
+            if time.monotonic() > until:
+                return
+            yield from islice(index.find(number), MOST_HITS)

@@ -1,0 +1,74 @@
+"""Verify in the background: its progress, its findings, its stop."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from flintmq.message import Message
+from flintmq.store.message_store import MessageStore
+from flintmq.ui import health
+from tests.cli.conftest import Run, run  # noqa: F401
+from tests.ui.conftest import SMALL, TestClient, digests
+
+Asker = Callable[..., TestClient]
+
+
+def check(client: TestClient, action: str = "start") -> None:
+    answer = client.post("/0/health", data={"action": action, "key": client.ui.key})
+    assert answer.status_code == 303 and answer.headers["location"] == "/0/health"
+    client.ui.checks[0].wait(60)
+
+
+def test_a_sound_store(ask: Asker, run: Run, shop: Path):  # noqa: F811
+    client, before = ask(shop), digests(shop)
+    assert "Not checked yet" in client.get("/0/health").text
+    check(client)
+    assert "No defects" in client.get("/0/health").text
+    assert client.get("/0/health?format=json").text == run("verify", shop, "--json").out
+    assert digests(shop) == before
+
+
+def test_a_finding_has_its_bytes_and_its_mend(ask: Asker, run: Run, tmp_path: Path):  # noqa: F811
+    root = tmp_path / "store"
+    with MessageStore(root, config=SMALL) as store:
+        for number in range(20):
+            store.put(Message("T", b"body %d" % number))
+    log = next((root / "commitlog").iterdir())
+    data = bytearray(log.read_bytes())
+    data[data.index(b"body 7")] ^= 0xFF
+    log.write_bytes(data)
+    client = ask(root)
+    check(client)
+    page = client.get("/0/health").text
+    assert "record-damaged" in page and "flintmq salvage" in page
+    assert client.get("/0/health?format=json").text == run("verify", root, "--json").out
+    defects = client.ui.checks[0].findings.defects
+    assert f"the check found {len(defects)} defect" in client.get("/").text
+    for number, defect in enumerate(defects):
+        found = client.get(f"/0/finding?number={number}")
+        assert found.status_code == 200 and defect.code in found.text
+    assert client.get(f"/0/finding?number={len(defects)}").status_code == 404
+
+
+def test_a_running_check_shows_how_far_it_is_and_stops(ask: Asker, tmp_path: Path, monkeypatch):
+    root = tmp_path / "store"
+    with MessageStore(root, config=SMALL) as store:
+        store.put(Message("T", b"x"))
+
+    def slowly(root, config, progress, stop, findings):
+        progress(3 << 20, 4 << 20)
+        while not stop():
+            time.sleep(0.01)
+        raise health.UsageError("stopped by the test")
+
+    monkeypatch.setattr(health, "verify", slowly)
+    client = ask(root)
+    client.post("/0/health", data={"action": "start", "key": client.ui.key})
+    while not client.ui.checks[0].total:
+        time.sleep(0.01)
+    page = client.get("/0/health").text
+    assert "75 %" in page and 'http-equiv="refresh"' in page
+    assert json.loads(client.get("/0/health?format=json").text)["running"] is True
+    check(client, "stop")
+    assert "stopped by the test" in client.get("/0/health").text

@@ -1,0 +1,245 @@
+"""Each page shows what its command gives: its JSON is the command's, to the letter."""
+
+import base64
+import hashlib
+import html
+import re
+import shlex
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+from flintmq.message import Message
+from flintmq.store.message_store import MessageStore
+from tests.cli.conftest import Run, basic, run  # noqa: F401
+from tests.compat.stores import Golden
+from tests.support.object_server import Server
+from tests.ui.conftest import SMALL, TestClient
+
+Asker = Callable[..., TestClient]
+
+
+def commands_of(page: str) -> list[list[str]]:
+    """The commands that a page names, without `flintmq`."""
+    found = re.findall(r'<code id="command-\d+">(.*?)</code>', page, re.S)
+    return [shlex.split(html.unescape(one))[1:] for one in found]
+
+
+def test_a_page_is_its_commands_json(ask: Asker, run: Run, shop: Path):  # noqa: F811
+    client = ask(shop)
+    places = [
+        "/0/", "/0/topics", "/0/groups", "/0/waiting", "/0/topic?name=Orders", "/0/queue?topic=Orders&queue=1",
+        "/0/queue?topic=Orders&queue=0&offset=100", "/0/message?topic=Orders&queue=0&offset=7", "/0/bytes?at=0",
+        "/search?q=order-7&how=key", "/search?q=sku-2&how=text&topic=Orders", "/search?q=region%3Dcn&how=property",
+        "/0/tail?topic=Orders",
+    ]  # fmt: skip
+    for place in places:
+        page = client.get(place)
+        assert page.status_code == 200, (place, page.text)
+        command = [word for word in commands_of(page.text)[0] if word != "--follow"]
+        if place == "/0/tail?topic=Orders":
+            command += ["--limit", "20"]
+        printed = run(*command, "--json")
+        given = client.get(place + ("&" if "?" in place else "?") + "format=json")
+        assert given.text == printed.out, (place, command)
+        assert given.text, place
+
+
+def test_golden_messages_are_as_java_reads_them(ask: Asker, golden: Callable[[str], Golden]):
+    store = golden("basic")
+    client = ask(store.path)
+    for row in store.live[:: max(len(store.live) // 40, 1)]:
+        given = client.get("/0/message?" + urlencode({"at": row["physical_offset"], "format": "json"}))
+        assert given.status_code == 200, given.text
+        found = given.json()
+        names = ("topic", "queue_id", "queue_offset", "properties", "msg_id", "offset_msg_id", "store_timestamp")
+        assert {name: found[name] for name in names} == {name: row[name] for name in names}
+        assert hashlib.sha1(base64.b64decode(found["body"])).hexdigest() == row["body_sha1"]
+
+
+def test_every_golden_store_has_its_pages(ask: Asker, golden_store: Golden):
+    client = ask(golden_store.path)
+    for page in ("", "topics", "groups", "waiting", "retention", "health", "tail"):
+        answer = client.get(f"/0/{page}")
+        assert answer.status_code == 200 and "<h1>" in answer.text, (page, answer.text)
+    rows = golden_store.live
+    if rows:
+        answer = client.get(f"/0/bytes?at={rows[-1]['physical_offset']}")
+        assert answer.status_code == 200 and "Fields" in answer.text
+
+
+def test_several_stores_are_as_inspect_prints_them(
+    ask: Asker,
+    run: Run,  # noqa: F811
+    shop: Path,
+    hostile: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr("flintmq.ui.stores.FRESH_S", 0.0)
+    one, other = (shutil.copytree(store, tmp_path / name) for store, name in ((shop, "a"), (hostile, "b")))
+    client = ask(one, other)
+    page = client.get("/")
+    assert page.status_code == 200 and "2 stores" in page.text
+    assert client.get("/?format=json").text == run("inspect", one, other, "--json").out
+    found = client.get("/search?q=order-7&how=key&format=json").text
+    assert found == run("scan", one, other, "--key", "order-7", "--json").out
+    shutil.rmtree(other)
+    page = client.get("/")
+    assert page.status_code == 200 and "cannot be read" in page.text  # the one that is there is shown all the same
+    assert client.get("/1/").status_code == 404
+
+
+def test_a_row_shows_what_a_message_has(ask: Asker, shop: Path):
+    client = ask(shop)
+    cells = ["order-599", "shipped", "0 / 535", "&#34;order&#34;: 599"]
+    for place in (
+        "/0/topic?name=Orders",
+        "/0/queue?topic=Orders&queue=0",
+        "/0/tail?topic=Orders",
+        "/search?q=order-599",
+    ):
+        page = client.get(place).text
+        assert all(cell in page for cell in cells), place
+        assert " object at 0x" not in page and "built-in" not in page
+
+
+def test_a_message_says_who_has_passed_it(ask: Asker, shop: Path):
+    client = ask(shop)
+    early = client.get("/0/message?topic=Orders&queue=0&offset=7").text
+    late = client.get("/0/message?topic=Orders&queue=0&offset=400").text
+    assert early.count("has passed it") == 2 and "has not read it" not in early
+    assert late.count("has passed it") == 1 and "has not read it</b>, 100 before it" in late
+
+
+@pytest.mark.parametrize(
+    ("place", "says"),
+    [
+        ("/0/message?topic=Orders&queue=0&offset=99999", "offset 535 of the queue"),
+        ("/0/message?topic=Orders&queue=9&offset=0", "there is no such queue"),
+        ("/0/topic?name=Order", "topic Orders"),
+        ("/0/queue?topic=Orders&queue=77", "its queues"),
+        ("/0/group?name=nobody", "there is no group nobody"),
+        ("/0/bytes?at=99999999", "first record"),
+        ("/0/message?at=3", "bytes there"),
+        ("/0/message?topic=Orders&queue=0&offset=7&at=0", "another log"),
+        ("/7/", "no store of this number"),
+        ("/0/nothing", "no such page"),
+        ("/0/finding?number=0", "no such finding"),
+    ],
+)
+def test_what_is_not_there_names_the_nearest(ask: Asker, shop: Path, place: str, says: str):
+    answer = ask(shop).get(place)
+    assert answer.status_code == 404 and says in html.unescape(answer.text), answer.text
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "/0/queue?topic=Orders&queue=-1", "/0/queue?topic=Orders&queue=x", "/0/queue?topic=Orders&time=yesterday",
+        "/0/message?id=nonsense", "/0/bytes?at=1e9", "/search?how=magic", "/search?how=property&q=nosign",
+        "/search?since=-1m&until=-2m", "/0/topic", "/search?q=a&limit=99999999999999999999",
+        "/0/topic?name=" + "x" * 5000,
+    ],
+)  # fmt: skip
+def test_a_wrong_value_is_said(ask: Asker, shop: Path, place: str):
+    answer = ask(shop).get(place)
+    assert answer.status_code == 400 and 'role="alert"' in answer.text, answer.text
+
+
+def test_a_store_that_goes_comes_and_is_replaced(ask: Asker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("flintmq.ui.stores.FRESH_S", 0.0)
+    root = tmp_path / "store"
+    with MessageStore(root, config=SMALL) as store:
+        for number in range(5):
+            store.put(Message("Old", b"%d" % number))
+    client = ask(root)
+    page = client.get("/0/topic?name=Old").text
+    link = html.unescape(re.search(r'href="(/0/message[^"]+offset=3[^"]*)"', page)[1])
+    assert client.get(link).status_code == 200
+    root.rename(tmp_path / "away")
+    assert client.get(link).status_code == client.get("/").status_code == 404
+    with MessageStore(root, config=SMALL) as store:
+        for number in range(5):
+            store.put(Message("Old", b"another %d, longer" % number))
+    answer = client.get(link)
+    assert answer.status_code == 404 and "another log" in answer.text
+
+
+def test_a_store_that_is_written_meanwhile(ask: Asker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("flintmq.ui.stores.FRESH_S", 0.0)
+    with MessageStore(tmp_path / "store", config=SMALL) as store:
+        store.put(Message("T", b"one"))
+        client = ask(tmp_path / "store")
+        assert "in use" in client.get("/").text
+        store.put(Message("T", b"two"))
+        assert store.wait_dispatched(10)
+        assert client.get("/0/topic?name=T&format=json").text.count("\n") == 2
+
+
+def test_a_store_in_a_bucket(ask: Asker, golden: Callable[[str], Golden], objects: Server):
+    store = golden("basic")
+    client = ask(objects.put(store.path, "ui/basic"), keys=objects.keys)
+    row = store.live[7]
+    place = urlencode({"topic": row["topic"], "queue": row["queue_id"], "offset": row["queue_offset"]})
+    for page in (
+        "",
+        "topics",
+        "groups",
+        "waiting",
+        "retention",
+        "tail",
+        f"message?{place}",
+        f"queue?{place}",
+        "bytes?at=0",
+    ):
+        answer = client.get(f"/0/{page}")
+        assert answer.status_code == 200, (page, answer.text)
+    assert client.get(f"/0/message?{place}&format=json").json()["physical_offset"] == row["physical_offset"]
+    assert "1 message found" in client.get(f"/search?q={row['msg_id']}").text
+
+
+def test_an_empty_store(ask: Asker, tmp_path: Path):
+    with MessageStore(tmp_path / "store", config=SMALL):
+        pass
+    client = ask(tmp_path / "store")
+    for page in ("", "topics", "groups", "waiting", "retention", "tail", "health"):
+        assert client.get(f"/0/{page}").status_code == 200, page
+    assert client.get("/0/bytes?at=0").status_code == client.get("/0/message?at=0").status_code == 404
+    assert "nothing found" in client.get("/search?q=x").text
+
+
+def test_bodies_of_all_kinds(ask: Asker, tmp_path: Path):
+    deep, large = b"[" * 100_000, b'{"a": "' + b"x" * (4 << 20) + b'"}'
+    bodies = [b"", b"\xff\xfe\x00", deep, large, "白茶".encode() * 30_000, b'{"a": [1, {"b": null}]}', b"[1,", b"NaN"]
+    with MessageStore(
+        tmp_path / "store", config={"mappedFileSizeCommitLog": 64 << 20, "maxMessageSize": 8 << 20}
+    ) as store:
+        for body in bodies:
+            assert store.put(Message("T", body)).status.name == "PUT_OK"
+    client = ask(tmp_path / "store")
+    for number, body in enumerate(bodies):
+        page = client.get(f"/0/message?topic=T&queue=0&offset={number}")
+        assert page.status_code == 200 and len(page.text) < 400_000, number
+        file = client.get(f"/0/body?topic=T&queue=0&offset={number}")
+        assert file.content == body and file.headers["content-disposition"].startswith("attachment")
+    assert '<b>b</b> <span class="word">null' in client.get("/0/message?topic=T&queue=0&offset=5").text
+
+
+def test_ten_thousand_queues(ask: Asker, tmp_path: Path):
+    keys = {**SMALL, "mappedFileSizeConsumeQueue": 400}
+    with MessageStore(tmp_path / "store", config=keys) as store:
+        for number in range(10_000):
+            store.put(Message(f"topic-{number // 10}", b"x", queue_id=number % 10))
+    client = ask(tmp_path / "store")
+    begun = time.monotonic()
+    page = client.get("/")
+    print(f"first page of 10,000 queues: {time.monotonic() - begun:.2f} s")
+    assert page.status_code == 200 and "10,000 queues" in page.text
+    topics = client.get("/0/topics").text
+    assert "The first 500 of 1,000 topics" in topics
+    assert len(topics) < 400_000

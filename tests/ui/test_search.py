@@ -1,0 +1,130 @@
+"""Searches: what is found, by what, and what was left out."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from flintmq.errors import UsageError
+from flintmq.message import Message
+from flintmq.store.message_store import MessageStore
+from flintmq.store.view import open_store
+from flintmq.ui import search
+from flintmq.ui.asked import Ask
+from tests.ui.conftest import SMALL, TestClient
+
+Asker = Callable[..., TestClient]
+
+
+def hits(client: TestClient, **values: str) -> list[search.Hit | search.SoFar | search.SearchEnding]:
+    page = search.search(client.ui, None, Ask(values))
+    return list(page.words["hits"])
+
+
+def offsets(
+    found: list[search.Hit | search.SoFar | search.SearchEnding], topic: str = "Orders"
+) -> list[tuple[int, int]]:
+    return [
+        (hit.message.queue_id, hit.message.queue_offset)
+        for hit in found
+        if isinstance(hit, search.Hit) and hit.message.topic == topic
+    ]
+
+
+def test_a_key_is_found_by_the_index_and_once(ask: Asker, shop: Path):
+    found = hits(ask(shop), q="order-42")
+    assert [hit.how for hit in found if isinstance(hit, search.Hit)] == ["index"]
+    assert found[0].message.keys == "order-42"
+    assert isinstance(found[-1], search.SearchEnding) and found[-1].whole and "1 message found" in found[-1].text
+
+
+def test_ids_of_three_kinds(ask: Asker, tmp_path: Path):
+    with MessageStore(tmp_path / "store", config=SMALL) as store:
+        store.put(Message("T", b"first", keys="k"))
+        store.put(Message("T", b"retried", properties={"ORIGIN_MESSAGE_ID": "7F0000010000"}))
+    with open_store(tmp_path / "store") as view:
+        one = view.get("T", 0, 0)
+    client = ask(tmp_path / "store")
+    for text, how in ((one.msg_id, "auto"), (one.offset_msg_id, "auto"), (one.offset_msg_id.lower(), "key")):
+        found = hits(client, q=text, how=how)
+        assert [hit.message.body for hit in found if isinstance(hit, search.Hit)] == [b"first"], text
+    found = hits(client, q="ORIGIN_MESSAGE_ID=7F0000010000", how="property")
+    assert [hit.message.body for hit in found if isinstance(hit, search.Hit)] == [b"retried"]
+
+
+def test_text_topic_tag_and_time(ask: Asker, shop: Path):
+    client = ask(shop)
+    # of 600 orders every fifth has the note, of which every third is `created`
+    assert len(offsets(hits(client, q="白茶", how="text", limit="1000"))) == 120
+    assert len(offsets(hits(client, q="白茶", how="text", tag="created", limit="1000"))) == 40
+    assert not offsets(hits(client, q="白茶", how="text", topic="Payments"))
+    assert len(offsets(hits(client, topic="Payments", limit="1000"), "Payments")) == 60
+    assert not offsets(hits(client, topic="Payments", until="2001-01-01"), "Payments")
+    assert len(offsets(hits(client, q="region=cn", how="property", limit="1000"))) == 200
+
+
+def test_a_limit_is_said(ask: Asker, shop: Path):
+    found = hits(ask(shop), topic="Orders", limit="5")
+    assert len(offsets(found)) == 5
+    assert isinstance(found[-1], search.SearchEnding) and not found[-1].whole and "there are more" in found[-1].text
+
+
+def test_nothing_is_said(ask: Asker, shop: Path):
+    page = ask(shop).get("/search?q=no-such-thing").text
+    assert "nothing found in the keys and ids of" in page and "the bodies of" in page
+
+
+def test_damage_is_said(ask: Asker, tmp_path: Path):
+    with MessageStore(tmp_path / "store", config=SMALL) as store:
+        for number in range(20):
+            store.put(Message("T", b"body %d" % number))
+    log = next((tmp_path / "store" / "commitlog").iterdir())
+    data = bytearray(log.read_bytes())
+    data[data.index(b"body 7")] ^= 0xFF
+    log.write_bytes(data)
+    found = hits(ask(tmp_path / "store"), q="body", how="text")
+    assert len(offsets(found, "T")) == 19
+    assert not found[-1].whole and "1 damaged place skipped" in found[-1].text
+
+
+def test_a_store_that_cannot_be_read_does_not_hide_the_others(ask: Asker, shop: Path, tmp_path: Path):
+    with MessageStore(tmp_path / "b", config=SMALL) as store:
+        store.put(Message("T", b"x"))
+    client = ask(tmp_path / "b", shop)
+    for file in (tmp_path / "b" / "commitlog").iterdir():
+        file.unlink()
+    (tmp_path / "b" / "commitlog").rmdir()
+    found = hits(client, q="order-1", how="key")
+    endings = [one for one in found if isinstance(one, search.SearchEnding)]
+    assert [one.whole for one in endings] == [False, True] and len(offsets(found)) == 1
+
+
+def test_too_many_searches_are_refused(ask: Asker, shop: Path):
+    client = ask(shop)
+    running = [search.search(client.ui, None, Ask({"q": "a", "how": "text"})).words["hits"] for _ in range(4)]
+    for one in running:
+        next(one)
+    with pytest.raises(UsageError, match="as many searches"):
+        hits(client, q="a")
+    running[0].close()
+    assert hits(client, q="a")
+
+
+def test_a_search_ends_in_time(ask: Asker, shop: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(search, "SECONDS", 0.0)
+    found = hits(ask(shop), q="x", how="text")
+    assert isinstance(found[-1], search.SearchEnding) and not found[-1].whole and "stopped after" in found[-1].text
+
+
+def test_zones_left_out_are_said(ask: Asker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("flintmq.store.commitlog.zones.ZONE_BYTES", 1 << 16)
+    monkeypatch.setattr("flintmq.store.commitlog.zones.are_worth_it", lambda log: True)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("FLINTMQ_ZONE_MAPS")
+    with MessageStore(tmp_path / "store", config=SMALL) as store:
+        for number in range(4000):
+            store.put(Message("T", bytes(500), keys=f"k{number}"))
+    client = ask(tmp_path / "store")
+    hits(client, q="k3999", how="key")  # makes the zones
+    found = hits(client, q="k3999", how="key")
+    assert "left out: their zones say" in found[-1].text, found[-1]
