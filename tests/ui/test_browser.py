@@ -18,7 +18,7 @@ from flintmq.store.message_store import MessageStore
 from flintmq.testing.write_store import write_store
 from flintmq.ui.app import Ui
 from flintmq.ui.server import UiServer
-from tests.spark.jobs.stats import browser
+from tests.lake.stats import browser
 from tests.ui.conftest import SMALL, digests
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -225,7 +225,7 @@ def test_pictures_of_the_docs(chromium: Any, shop: Path, tmp_path: Path, monkeyp
     week = Path("broker-a/store")
     week.parent.mkdir()
     since = int(time.time() * 1000) - 7 * DAY_MS
-    names = {"Orders": 5.0, "Payments": 3.0, "Shipments": 2.0, "库存": 1.0}
+    names = {"Orders": 5.0, "Payments": 3.0, "Shipments": 2.0, "Refunds": 1.0}
     write_store(week, 60_000, topics=names, start_ms=since, duration_ms=7 * DAY_MS - 60_000, waves=7)
     pictures = (("ui-store", week, "/", 900), ("ui-message", Path("shop/store"), PAGES["message"], 980))
     for name, store, place, height in pictures:
