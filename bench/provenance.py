@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # measures; its code is this layer and all below it.
 LAYERS = ("version.py", "errors.py", "config", "format", "kernels", "message.py", "hooks.py", "overriding.py",
           "tabular.py", "storage", "objects", "store", "cluster", "forensics", "arrow", "metrics", "lake", "frames",
-          "spark", "remoting", "ha", "broker", "cli")  # fmt: skip
+          "spark", "remoting", "ha", "broker", "cli", "ui")  # fmt: skip
 HELD, MISSED, NO_BAR, STALE, NO_FIGURE = "held", "missed", "no bar", "stale", "no figure yet"
 
 

@@ -90,7 +90,7 @@ def test_the_package_index_gets_links_that_work(wheel: Path):
 
 @pytest.mark.turn(2, of=["setup.py", "pyproject.toml"])
 def test_a_wheel_is_small_and_so_is_what_it_installs(wheel: Path, python: Path):
-    assert wheel.stat().st_size <= 3_000_000  # with the sources of the jar, and a broker
+    assert wheel.stat().st_size <= 3_200_000  # with the sources of the jar, a broker, and a page over stores
     packages = next((python.parent.parent / "lib").glob("python*/site-packages"))
     mine = [
         path
