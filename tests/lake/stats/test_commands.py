@@ -28,7 +28,7 @@ HOSTILE = [
 @pytest.mark.parametrize("word", HOSTILE)
 def test_bash_reads_the_word(word: str) -> None:
     if shutil.which("bash") is None:
-        pytest.skip("no bash here")
+        pytest.skip("there is no bash")
     assert quoted(word).isprintable()
     done = subprocess.run(["bash", "-c", f"printf '%s' {quoted(word)}"], capture_output=True, check=True, timeout=20)
     assert done.stdout.decode() == word
