@@ -26,7 +26,7 @@ from flintmq.ui.stores import OpenStore
 
 READ_MAX: Final = 256 << 20
 """Bytes of a log that a page reads."""
-OUTCOMES_MAX: Final = 200_000
+OUTCOMES_MAX: Final = 500_000
 """Outcomes of transactions that a page reads."""
 OUTCOME: Final = "It says how transactions ended, and is the record of no message."
 
@@ -51,7 +51,13 @@ def became(one: OpenStore, view: StoreView, record: StoredMessage) -> Became:
     if step is None:
         return Became(said=[OUTCOME])
     asked = _asked(step)
-    command = ["trace", one.path, *option("--topic", asked.topic), *option("--key", asked.key), *option("--id", asked.id)]
+    command = [
+        "trace",
+        one.path,
+        *option("--topic", asked.topic),
+        *option("--key", asked.key),
+        *option("--id", asked.id),
+    ]
     try:
         if what := _too_much(view, asked, step):
             return Became(None, command, [f"Not looked up here, as it takes reading {what}; the command has no limit."])

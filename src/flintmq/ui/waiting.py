@@ -126,8 +126,6 @@ def _too_much(view: StoreView, kind: str) -> str:
 KINDS: Mapping[str, Callable[[Sequence[Member], OpenStore, int, str], Answer[Any]]] = {
     TIMERS: lambda members, one, limit, _: timers(members, one.config, limit=limit),
     HALVES: lambda members, one, limit, _: halves(members, one.config, limit=limit),
-    DEAD: lambda members, one, limit, group: dead(
-        members, one.config, groups=[group] if group else None, limit=limit
-    ),
+    DEAD: lambda members, one, limit, group: dead(members, one.config, groups=[group] if group else None, limit=limit),
 }
 """The commands, and what answers them."""
