@@ -199,9 +199,9 @@ def test_wrong_values(ask: Asker, shop: Path, query: str, status: int, says: str
 def test_damage_is_said(ask: Asker, run: Run, golden: Callable[[str], Golden], tmp_path: Path):  # noqa: F811
     store = golden("config")
     root = store.copy(tmp_path)
-    file = root / "commitlog/00000000000000000000"
+    file = root / "commitlog/00000000000000065536"
     data = bytearray(file.read_bytes())
-    bad = rows_of(store, HALF)[-2]["physical_offset"]
+    bad = rows_of(store, HALF)[-2]["physical_offset"] - 65536
     data[bad : bad + 100] = b"\xff" * 100
     file.write_bytes(data)
     assert run("halves", root).code == 1
