@@ -13,6 +13,7 @@ from flintmq.cli.body_option import Bodies
 from flintmq.cluster.members import find_members
 from flintmq.config.keys import StoreConfig
 from flintmq.message import Message
+from flintmq.store.consumer.retry import sent_back
 from flintmq.store.message_store import MessageStore
 from flintmq.ui.app import Ui, make_app
 from flintmq.ui.guard import RequestGuard
@@ -83,7 +84,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store whose topics, tags, keys, bodies, properties and groups are the hostile texts."""
+    """A store whose topics, tags, keys, bodies, properties, groups and what waits are the hostile texts."""
     root = tmp_path_factory.mktemp("hostile") / "store"
     offsets = {}
     with MessageStore(root, config=SMALL) as store:
@@ -93,7 +94,13 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
             store.put(
                 Message(topic, text.encode(), tags=short, keys=short, properties={f"p{number}": short, short: "value"})
             )
-            store.put(Message("Plain", json.dumps({text: [text, {text: text}]}).encode(), keys=f"k{number}"))
+            put = store.put(Message("Plain", json.dumps({text: [text, {text: text}]}).encode(), keys=f"k{number}"))
+            first = store.get_at(put.physical_offset)
+            store.put(Message(f"%DLQ%{topic}", b"x", keys=short, properties={"RETRY_TOPIC": short, "PGROUP": short}))
+            store.put(sent_back(first, f"{topic}%", level=-1))
+            store.put(Message(topic, b"later", keys=short, delay_level=18, properties={short: "value"}))
+            given = {"REAL_TOPIC": topic, "REAL_QID": "0", "PGROUP": short, "TRAN_MSG": "true"}
+            store.put(Message("RMQ_SYS_TRANS_HALF_TOPIC", b"half", keys=short, properties=given))
             offsets[f"{topic}@{short}"] = {"0": 0}
     written = {"dataVersion": {"counter": 1, "stateVersion": 0, "timestamp": 0}, "offsetTable": offsets}
     (root / "config" / "consumerOffset.json").write_text(json.dumps(written))

@@ -154,7 +154,15 @@ def test_several_stores(chromium: Any, shop: Path, hostile: Path):
 def test_hostile_texts_run_nothing(chromium: Any, hostile: Path):
     before = digests(hostile)
     with served(hostile) as server, opened(chromium, server, 400) as page:
-        places = ["/", "/0/topics", "/0/groups", "/0/retention", "/search?q=window&how=text", "/0/tail?topic=Plain"]
+        places = [
+            "/",
+            "/0/topics",
+            "/0/groups",
+            "/0/retention",
+            "/0/waiting",
+            "/search?q=window&how=text",
+            "/0/tail?topic=Plain",
+        ]
         places += [f"/0/message?at={hit.physical_offset}" for hit in messages_of(hostile)[:40]]
         places += [f"/0/bytes?at={hit.physical_offset}" for hit in messages_of(hostile)[:10]]
         for place in places:

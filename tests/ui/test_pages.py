@@ -32,7 +32,8 @@ def commands_of(page: str) -> list[list[str]]:
 def test_a_page_is_its_commands_json(ask: Asker, run: Run, shop: Path):  # noqa: F811
     client = ask(shop)
     places = [
-        "/0/", "/0/topics", "/0/groups", "/0/waiting", "/0/topic?name=Orders", "/0/queue?topic=Orders&queue=1",
+        "/0/", "/0/topics", "/0/groups", "/0/waiting?what=timers", "/0/topic?name=Orders",
+        "/0/queue?topic=Orders&queue=1",
         "/0/queue?topic=Orders&queue=0&offset=100", "/0/message?topic=Orders&queue=0&offset=7", "/0/bytes?at=0",
         "/search?q=order-7&how=key", "/search?q=sku-2&how=text&topic=Orders", "/search?q=region%3Dcn&how=property",
         "/0/tail?topic=Orders",
@@ -200,6 +201,7 @@ def test_a_store_in_a_bucket(ask: Asker, golden: Callable[[str], Golden], object
         answer = client.get(f"/0/{page}")
         assert answer.status_code == 200, (page, answer.text)
     assert client.get(f"/0/message?{place}&format=json").json()["physical_offset"] == row["physical_offset"]
+    assert "<b>delivered</b>" in client.get(f"/0/message?{place}").text
     assert "1 message found" in client.get(f"/search?q={row['msg_id']}").text
 
 

@@ -15,9 +15,11 @@ rates        rates over time from a few samples, drawn
 overview     all stores, one store, what needs attention, what retention deletes next
 topics       topics, one topic, one queue
 messages     one message, its body, its bytes explained
+became       what became of one message: its row of `flintmq trace`
 body_views   a body as JSON, text and hex
 hex_dump     the bytes of a unit, each in the colour of its field
-groups       consumer groups and their lag; what waits to be delivered
+groups       consumer groups and their lag
+waiting      what waits for its time or its transaction; dead letters
 search       finds messages, and shows them as they are found
 tail         new messages of a topic as they come
 health       verify in the background, and its findings

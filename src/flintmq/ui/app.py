@@ -33,7 +33,7 @@ from flintmq.errors import (
     UnknownTopicError,
     UsageError,
 )
-from flintmq.ui import groups, health, messages, overview, search, tail, topics
+from flintmq.ui import groups, health, messages, overview, search, tail, topics, waiting
 from flintmq.ui.asked import Ask
 from flintmq.ui.health import StoreCheck
 from flintmq.ui.links import link
@@ -66,7 +66,7 @@ STORE_PAGES: dict[str, Handler] = {
     "bytes": messages.bytes_of,
     "groups": groups.groups,
     "group": groups.group,
-    "waiting": groups.waiting,
+    "waiting": waiting.waiting,
     "tail": tail.tail,
     "health": health.health,
     "finding": health.finding,

@@ -59,16 +59,6 @@ def group(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
     return UiPage("group.html", name, words, ["inspect", one.path], inspect_lines([one]), tab="groups", store=one)
 
 
-def waiting(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
-    """Show what is stored and not yet in its topic: delay levels, timers, half messages."""
-    assert one is not None
-    content = one.figures().content
-    words = {"delays": [level for level in content.delays if level.lag], "undelivered": content.undelivered}
-    return UiPage(
-        "waiting.html", "Waiting", words, ["inspect", one.path], inspect_lines([one]), tab="waiting", store=one
-    )
-
-
 def _by_topic(group: GroupSummary) -> Mapping[str, list[object]]:
     found: dict[str, list[object]] = {}
     for offset in group.offsets[:QUEUES_SHOWN]:

@@ -11,12 +11,14 @@ from flintmq.cli.commands.explain import json_of
 from flintmq.cli.message_lines import json_line
 from flintmq.config.text import short
 from flintmq.errors import MessageNotFoundError
+from flintmq.forensics.answers.trace import GroupPlace
 from flintmq.forensics.explain.lines import Line
 from flintmq.forensics.explain.run import explain
 from flintmq.forensics.store_figures import StoreFigures
 from flintmq.message import StoredMessage
 from flintmq.store.view import StoreView
 from flintmq.ui.asked import Ask
+from flintmq.ui.became import became
 from flintmq.ui.body_views import views_of
 from flintmq.ui.hex_dump import dump
 from flintmq.ui.links import link, message_link
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from flintmq.ui.app import Ui
 
 GROUPS_SHOWN = 200
+STEPS_SHOWN = 50
 LINES_SHOWN = 400
 NOT_HERE = "another log: "
 FIELDS = (
@@ -45,16 +48,24 @@ def message(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
     figures = one.figures()
     queued = _in_queue(view, found)
     file, position = figures.snapshot.log.path_at(found.physical_offset)
+    fate, life = _fate(figures, found), became(one, view, found)
+    row = life.row
     words = {
         "message": found,
         "fields": [(name, value) for name in FIELDS if (value := getattr(found, name)) is not None],
         "body": views_of(found, ui.bodies),
         "form": ui.bodies.form,
         "ends": view.bounds(found.topic, found.queue_id) if queued else None,
-        "groups": _groups(figures, found) if queued else [],
+        "life": life,
+        "retries": row.retries if row else [],
+        "dead": row.dead if row else [],
+        "groups": row.groups if row else _groups(figures, found) if queued else [],
+        "offset": found.queue_offset if row is None else row.queue_offset,
+        "deleted": (row.delete_ms, row.delete_rule) if row else (fate.when, fate.rule) if fate else (None, ""),
+        "groups_most": GROUPS_SHOWN,
+        "steps_most": STEPS_SHOWN,
         "file": os.path.basename(file),
         "position": position,
-        "goes": _fate(figures, found),
         "at_ms": figures.at_ms,
     }
     place = [found.topic, str(found.queue_id), str(found.queue_offset)]
@@ -65,7 +76,7 @@ def message(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
     def lines() -> Iterator[str]:
         yield json_line(found, found.body)
 
-    also = [bytes_of_it] if queued else []
+    also = [*([bytes_of_it] if queued else []), life.command]
     return UiPage("message.html", title, words, command, lines, tab="topics", store=one, also=also)
 
 
@@ -178,13 +189,14 @@ def _in_queue(view: StoreView, found: StoredMessage) -> bool:
         return False
 
 
-def _groups(figures: StoreFigures, found: StoredMessage) -> list[tuple[str, int | None]]:
-    """Return the groups with offsets in the message's topic, and their offset in its queue."""
+def _groups(figures: StoreFigures, found: StoredMessage) -> list[GroupPlace]:
+    """Return where the groups of a record's topic are, against it."""
     groups = []
     for (topic, group), offsets in figures.snapshot.broker.consumer_offsets.items():
         if topic == found.topic:
-            groups.append((group, offsets.get(found.queue_id)))
-    return sorted(groups)[:GROUPS_SHOWN]
+            at = offsets.get(found.queue_id)
+            groups.append(GroupPlace(group, at, at is not None and at > found.queue_offset))
+    return sorted(groups, key=lambda one: one.group)
 
 
 def _fate(figures: StoreFigures, found: StoredMessage) -> Any:

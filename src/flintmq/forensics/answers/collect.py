@@ -69,11 +69,16 @@ class TraceAsked:
         """Raise UsageError if nothing is asked for, or what no message can have."""
         if not (self.key or self.id or self.topic or (self.property and all(self.property))):
             raise UsageError("which messages? give --key, --id, --property NAME=VALUE, or --topic")
-        if self.topic and (self.topic.startswith(OF_GROUPS) or is_system_topic(self.topic)):
+        if self.topic and not is_sent_to(self.topic):
             raise UsageError(
                 f"{self.topic[:100]!a} is no topic that messages are sent to; name the one that consumers ask for, or "
                 "use `flintmq dead`, `flintmq halves`, `flintmq timers`"
             )
+
+
+def is_sent_to(topic: str) -> bool:
+    """Return whether clients send messages to a topic of this name."""
+    return not (topic.startswith(OF_GROUPS) or is_system_topic(topic))
 
 
 @dataclass
@@ -210,6 +215,13 @@ def _indexed_topics(view: StoreView, topic: str, key: str) -> list[str]:
     topics = [topic, *WAITING_TOPICS, *(name for name in view.topics() if name.startswith(OF_GROUPS))]
     most = min((view.max_physical_offset - view.min_physical_offset) // 2, SEARCHED_MAX)
     return topics if searched_bytes(view, topic, key, len(topics)) <= most else []
+
+
+def bytes_to_read(view: StoreView, asked: TraceAsked) -> int:
+    """Return about how many bytes of a log are read to find what is asked: by the index, else all of it."""
+    if asked.key and asked.topic and (topics := _indexed_topics(view, asked.topic, asked.key)):
+        return searched_bytes(view, asked.topic, asked.key, len(topics))
+    return view.max_physical_offset - view.min_physical_offset
 
 
 def searched_bytes(view: StoreView, topic: str, key: str, searches: int) -> int:

@@ -36,3 +36,8 @@ def outcomes(view: StoreView, since_ms: int | None, report: Report) -> Iterator[
     begin = None if since_ms is None else view.offset_at_time(OUTCOME_TOPIC, 0, since_ms)
     for record in queue_messages(view, OUTCOME_TOPIC, 0, begin, report):
         yield record.store_timestamp, ended_by(record)
+
+
+def bytes_for_queues(view: StoreView) -> int:
+    """Return how many bytes of the log are read to find queues without files; 0 if none lacks them."""
+    return view.max_physical_offset - view.min_physical_offset if view._now.without_files() else 0

@@ -144,17 +144,20 @@ def trace(members: Sequence[Member], asked: TraceAsked, config: StoreConfig | No
         UsageError: nothing is asked for, or a topic that nobody sends to.
         NotAStoreError, StoreAccessError: as open_store.
     """
-    config = config or StoreConfig()
-    answer = Answer[Trace](Trace)
     with ExitStack() as stack:
-        views = opened(members, config, stack)
-        lives = lives_of(collect(views, asked, answer))  # type: ignore[arg-type]  # it adds no rows
-        if asked.limit is not None and len(lives) > asked.limit:  # several have one id, such as those of a batch
-            answer.is_cut = True
-            del lives[asked.limit :]
-        facts = [_Facts(member, view, answer) for member, view in zip(members, views, strict=True)]
-        _note_ends(lives, facts, answer.report)
-        answer.rows += [facts[life.last.store].row(life) for life in lives]
+        return trace_in(members, opened(members, config or StoreConfig(), stack), asked)
+
+
+def trace_in(members: Sequence[Member], views: Sequence[StoreView], asked: TraceAsked) -> Answer[Trace]:
+    """Return as `trace`, of stores that are open."""
+    answer = Answer[Trace](Trace)
+    lives = lives_of(collect(views, asked, answer))  # type: ignore[arg-type]  # it adds no rows
+    if asked.limit is not None and len(lives) > asked.limit:  # several have one id, such as those of a batch
+        answer.is_cut = True
+        del lives[asked.limit :]
+    facts = [_Facts(member, view, answer) for member, view in zip(members, views, strict=True)]
+    _note_ends(lives, facts, answer.report)
+    answer.rows += [facts[life.last.store].row(life) for life in lives]
     return answer
 
 
