@@ -16,7 +16,7 @@ from flintmq.forensics.verify.findings import Findings
 from flintmq.forensics.verify.run import Verification, verify
 from flintmq.ui.asked import Ask
 from flintmq.ui.messages import explained
-from flintmq.ui.page import UiPage
+from flintmq.ui.page import UiPage, shell_word
 from flintmq.ui.stores import OpenStore
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def health(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
         "notes": list(check.findings.notes[:SHOWN]) if check is not None else [],
         "counts": dict(check.findings.defect_counts) if check is not None else {},
         "note_counts": dict(check.findings.note_counts) if check is not None else {},
-        "mend": lambda code: mend(code, one.path),
+        "mend": lambda code: _mend(ui, one, code),
         "most": SHOWN,
     }
 
@@ -101,8 +101,15 @@ def finding(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
     page = explained(one, defect.file, defect.position)
     page.tab = "health"
     page.words["defect"] = defect
-    page.also = [shlex.split(mend(defect.code, one.path))[1:]] if mend(defect.code, "x").startswith("flintmq") else []
+    command = shlex.split(mend(defect.code, one.path))
+    page.mend = command[1:] if command[0] == "flintmq" else ()
     return page
+
+
+def _mend(ui: Ui, one: OpenStore, code: str) -> str:
+    """Return the command for a defect, with the settings that this server was given."""
+    text = mend(code, one.path)
+    return " ".join([text, *map(shell_word, ui.settings)]) if text.startswith("flintmq ") else text
 
 
 def act(ui: Ui, one: OpenStore, action: str) -> None:

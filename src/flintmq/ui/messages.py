@@ -14,6 +14,7 @@ from flintmq.errors import MessageNotFoundError
 from flintmq.forensics.answers.trace import GroupPlace
 from flintmq.forensics.explain.lines import Line
 from flintmq.forensics.explain.run import explain
+from flintmq.forensics.explain.store_context import unit_at_place
 from flintmq.forensics.store_figures import StoreFigures
 from flintmq.message import StoredMessage
 from flintmq.store.view import StoreView
@@ -66,6 +67,7 @@ def message(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
         "steps_most": STEPS_SHOWN,
         "file": os.path.basename(file),
         "position": position,
+        "passed_over": queued and _is_passed_over(figures, found),
         "at_ms": figures.at_ms,
     }
     place = [found.topic, str(found.queue_id), str(found.queue_offset)]
@@ -178,7 +180,7 @@ def _nearest(one: OpenStore, view: StoreView, error: Exception, topic: str, queu
     if first < stop:
         near = min(max(offset, first), stop - 1)
         href = link(one.number, "queue", topic=topic, queue=queue, offset=near)
-        return Nearest(str(error), f"offset {near} of the queue", href)
+        return Nearest(str(error), f"the queue from offset {near} on", href)
     return Nearest(str(error), "all topics", link(one.number, "topics"))
 
 
@@ -187,6 +189,13 @@ def _in_queue(view: StoreView, found: StoredMessage) -> bool:
         return view.get(found.topic, found.queue_id, found.queue_offset).physical_offset == found.physical_offset
     except MessageNotFoundError:
         return False
+
+
+def _is_passed_over(figures: StoreFigures, found: StoredMessage) -> bool:
+    """Return whether the unit at a message's place is another one, or none: consumers do not get it."""
+    snapshot = figures.snapshot
+    unit = unit_at_place(snapshot.root, found, snapshot.effects)
+    return unit is not None and (unit[2].physical_offset, unit[2].size) != (found.physical_offset, found.size)
 
 
 def _groups(figures: StoreFigures, found: StoredMessage) -> list[GroupPlace]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from flintmq.ui.stores import OpenStore
 
 NAME_CHARS = 120
+MENDS = "To mend it, once the broker is stopped and the store copied; this writes:"
 
 
 @dataclass
@@ -40,6 +41,7 @@ class UiPage:
     store: OpenStore | None = None
     again_s: int = 0
     also: Sequence[Sequence[str]] = field(default_factory=tuple)  # further commands
+    mend: Sequence[str] = ()  # the command that mends what the page shows; it writes
     self_link: str = ""  # its own address
 
 
@@ -94,7 +96,8 @@ def rendered(ui: Ui, page: UiPage) -> str:
 
 def pieces(ui: Ui, page: UiPage) -> Iterator[str]:
     """Yield the page's text as the template makes it, for pages whose rows are found meanwhile."""
-    commands = [[*words, *ui.settings] for words in (page.command, *page.also) if words]
+    told = [("The same as a command", page.command), *(("and", words) for words in page.also), (MENDS, page.mend)]
+    commands = [(label, [*words, *ui.settings]) for label, words in told if words]
     given = {
         "ui": ui, "page": page, "title": page.title, "store": page.store, "commands": commands,
         **page.words,

@@ -16,6 +16,7 @@ import anyio
 
 from flintmq.cli.text import printable_bytes
 from flintmq.cli.values import parse_tags
+from flintmq.config.text import closest
 from flintmq.errors import FlintError, UsageError
 from flintmq.forensics.topic_tail import TopicTail
 from flintmq.message import StoredMessage
@@ -54,6 +55,8 @@ def tail(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
         "rows": [row(one, message) for message in newest[::-1]],
         "topics": view.topics()[:TOPICS_OFFERED],
         "live": view.live,
+        "unknown": bool(topic) and topic not in view.topics(),
+        "near": closest(topic, {name: name for name in view.topics()}) if topic else None,
     }
     command = ["tail", one.path, topic, *option("--tag", tag), "--follow"] if topic else ()
     return UiPage("tail.html", "Tail", words, command, json_lines(newest), tab="tail", store=one)

@@ -11,6 +11,7 @@ from flintmq.errors import FlintError, FormatError
 from flintmq.forensics.explain.file_kinds import COMPACTION_LOG, COMPACTION_QUEUE, FilePlace
 from flintmq.forensics.explain.lines import Remark
 from flintmq.format import consume_queue, consume_queue_ext, record
+from flintmq.format.consume_queue import Unit
 from flintmq.format.consume_queue_ext import ExtUnit
 from flintmq.format.index import PEER_540, key_hash, keys_of
 from flintmq.format.record_view import size_at
@@ -35,6 +36,18 @@ class Found(NamedTuple):
     @property
     def remark(self) -> Remark:
         return Remark(self.text, self.text if self.problem else None)
+
+
+def unit_at_place(root: str, message: StoredMessage, effects: Effects) -> tuple[str, int, Unit] | None:
+    """Return file, position and content of the unit at a record's queue offset; None: not known."""
+    try:
+        units = plain_queue(root, QueueName(message.topic, message.queue_id), effects)
+        file, unit = units.file_of(message.queue_offset), units.unit(message.queue_offset)
+    except (FlintError, OSError, ValueError):
+        return None
+    if file is None or not isinstance(unit, Unit):
+        return None
+    return file.path, message.queue_offset * consume_queue.UNIT_SIZE - file.start, unit
 
 
 class Around:
@@ -111,18 +124,14 @@ class Around:
             record.TRANSACTION_ROLLBACK,
         ):
             return ""
-        try:
-            units = plain_queue(self.place.root, QueueName(message.topic, message.queue_id), self.effects)
-            file, unit = units.file_of(message.queue_offset), units.unit(message.queue_offset)
-            if file is None or unit is None:
-                return ""
-            position = message.queue_offset * consume_queue.UNIT_SIZE - file.start
-            where = f"{os.path.relpath(file.path, self.place.root)}, position {position}"
-            if (unit.physical_offset, unit.size) == (message.physical_offset, message.size):
-                return f"{where}: points here"
-            return f"{where}: does not point here, but to {unit.physical_offset} ({unit.size} bytes)"
-        except (FlintError, OSError, ValueError):
+        found = unit_at_place(self.place.root, message, self.effects)
+        if found is None:
             return ""
+        file, position, unit = found
+        where = f"{os.path.relpath(file, self.place.root)}, position {position}"
+        if (unit.physical_offset, unit.size) == (message.physical_offset, message.size):
+            return f"{where}: points here"
+        return f"{where}: does not point here, but to {unit.physical_offset} ({unit.size} bytes)"
 
     def tags_code(self, message: StoredMessage) -> int:
         return tags_code_of(message, self.config.delay_ms)
