@@ -39,7 +39,7 @@ class Nearest(MessageNotFoundError):
 
 
 @dataclass(frozen=True)
-class GroupPlace:
+class GroupMark:
     """The committed offset of a group in a queue, and where that is between its ends, from 0 to 1000."""
 
     group: str
@@ -154,12 +154,12 @@ def _first(view: StoreView, queues: Sequence[QueueInfo]) -> StoredMessage | None
     return min(found, key=lambda message: message.physical_offset, default=None)
 
 
-def _places(one: OpenStore, info: QueueInfo) -> list[GroupPlace]:
+def _places(one: OpenStore, info: QueueInfo) -> list[GroupMark]:
     """Return where groups are in a queue, those that are furthest behind first."""
     found, length = [], max(info.max_offset - info.min_offset, 1)
     for group in one.figures().content.groups:
         for at in group.offsets:
             if at.topic == info.topic and at.queue_id == info.queue_id:
                 x = min(max(1000 * (at.offset - info.min_offset) // length, 0), 1000)
-                found.append(GroupPlace(group.name, at.offset, at.lag, x))
+                found.append(GroupMark(group.name, at.offset, at.lag, x))
     return sorted(found, key=lambda place: (place.offset, place.group))[:GROUPS_DRAWN]
