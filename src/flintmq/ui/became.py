@@ -17,7 +17,7 @@ from flintmq.errors import FlintError
 from flintmq.forensics.answers.collect import TraceAsked, bytes_to_read, is_sent_to
 from flintmq.forensics.answers.reading import bytes_for_queues
 from flintmq.forensics.answers.steps import MessageStep, StepKind, step_of
-from flintmq.forensics.answers.trace import Trace, trace_in
+from flintmq.forensics.answers.trace import DeadLetter, Retry, Trace, trace_in
 from flintmq.format.group_topics import OUTCOME_TOPIC
 from flintmq.message import StoredMessage
 from flintmq.store.view import StoreView
@@ -100,7 +100,11 @@ def _row_of(rows: Sequence[Trace], step: MessageStep) -> Trace | None:
     """Return the row that a record is of."""
     place = step.stored_topic, step.stored_queue, step.stored_offset
     for row in rows:
-        later = ((one.topic, one.queue_id, one.queue_offset) for one in (*row.retries, *row.dead))
-        if row.physical_offset == step.physical_offset or place in later:
+        later: list[Retry | DeadLetter] = [*row.retries, *row.dead]
+        if row.physical_offset == step.physical_offset or place in _places(later):
             return row
     return rows[0] if len(rows) == 1 else None
+
+
+def _places(records: Sequence[Retry | DeadLetter]) -> set[tuple[str | None, int | None, int | None]]:
+    return {(one.topic, one.queue_id, one.queue_offset) for one in records}

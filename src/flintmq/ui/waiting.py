@@ -37,7 +37,7 @@ TIMERS, HALVES, DEAD = "timers", "halves", "dead"
 
 
 @dataclass
-class Waiting:
+class WaitingPart:
     """The answer of one command, as a part of the page.
 
     Attributes:
@@ -103,9 +103,9 @@ def waiting(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
     return UiPage("waiting.html", "Waiting", words, command, lines, tab="waiting", store=one, also=also)
 
 
-def _part(one: OpenStore, kind: str, limit: int, group: str) -> Waiting:
+def _part(one: OpenStore, kind: str, limit: int, group: str) -> WaitingPart:
     command = [kind, one.path, *option("--group", group if kind == DEAD else "")]
-    part = Waiting(kind, command + (["--limit", str(limit)] if limit != SHOWN else []))
+    part = WaitingPart(kind, command + (["--limit", str(limit)] if limit != SHOWN else []))
     try:
         if much := _too_much(one.view(), kind):
             raise UnfinishedError(f"not looked up here, as it takes reading {much}; the command has no limit")

@@ -218,7 +218,7 @@ def _indexed_topics(view: StoreView, topic: str, key: str) -> list[str]:
 
 
 def bytes_to_read(view: StoreView, asked: TraceAsked) -> int:
-    """Return about how many bytes of a log are read to find what is asked: by the index, else all of it."""
+    """Return about how many bytes of a log are read to find what is asked."""
     if asked.key and asked.topic and (topics := _indexed_topics(view, asked.topic, asked.key)):
         return searched_bytes(view, asked.topic, asked.key, len(topics))
     return view.max_physical_offset - view.min_physical_offset

@@ -39,5 +39,5 @@ def outcomes(view: StoreView, since_ms: int | None, report: Report) -> Iterator[
 
 
 def bytes_for_queues(view: StoreView) -> int:
-    """Return how many bytes of the log are read to find queues without files; 0 if none lacks them."""
+    """Return how many bytes of the log are read to find queues without files."""
     return view.max_physical_offset - view.min_physical_offset if view._now.without_files() else 0
