@@ -39,9 +39,12 @@ def test_a_finding_has_its_bytes_and_its_mend(ask: Asker, run: Run, tmp_path: Pa
     data[data.index(b"body 7")] ^= 0xFF
     log.write_bytes(data)
     client = ask(root)
+    client.ui.settings = ["--set", "maxIndexNum=256"]  # as the server was given it
     check(client)
     page = client.get("/0/health").text
-    assert "record-damaged" in page and "flintmq salvage" in page
+    assert "record-damaged" in page and f"flintmq salvage {root} --in-place --set maxIndexNum=256" in page
+    found = client.get("/0/finding?number=0").text
+    assert "this writes" in found and f"flintmq salvage {root} --in-place --set maxIndexNum=256" in found
     assert client.get("/0/health?format=json").text == run("verify", root, "--json").out
     defects = client.ui.checks[0].findings.defects
     assert f"the check found {len(defects)} defect" in client.get("/").text

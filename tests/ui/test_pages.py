@@ -120,7 +120,7 @@ def test_a_message_says_who_has_passed_it(ask: Asker, shop: Path):
 @pytest.mark.parametrize(
     ("place", "says"),
     [
-        ("/0/message?topic=Orders&queue=0&offset=99999", "offset 535 of the queue"),
+        ("/0/message?topic=Orders&queue=0&offset=99999", "the queue from offset 535 on"),
         ("/0/message?topic=Orders&queue=9&offset=0", "there is no such queue"),
         ("/0/topic?name=Order", "topic Orders"),
         ("/0/queue?topic=Orders&queue=77", "its queues"),
@@ -245,3 +245,30 @@ def test_ten_thousand_queues(ask: Asker, tmp_path: Path):
     topics = client.get("/0/topics").text
     assert "The first 500 of 1,000 topics" in topics
     assert len(topics) < 400_000
+
+
+def test_a_message_whose_unit_is_lost_says_that_nobody_gets_it(ask: Asker, shop: Path, tmp_path: Path):
+    root = Path(shutil.copytree(shop, tmp_path / "store"))
+    with open(root / "consumequeue" / "Orders" / "0" / f"{0:020d}", "r+b") as file:
+        file.seek(20 * 40)
+        file.write(bytes(20))
+    client, says = ask(root), "consumers pass over it"
+    lost = client.get("/0/message?topic=Orders&queue=0&offset=40").text
+    assert says in lost and "its offset is after it" in lost and "has passed it" not in lost
+    for offset in (39, 41):
+        assert says not in client.get(f"/0/message?topic=Orders&queue=0&offset={offset}").text
+
+
+def test_no_message_of_a_golden_store_is_called_lost(ask: Asker, golden_store: Golden):
+    """Also of queues of batches, of light queues, and of half messages."""
+    client = ask(golden_store.path)
+    for message in golden_store.live[:: max(1, len(golden_store.live) // 25)]:
+        page = client.get(f"/0/message?at={message['physical_offset']}")
+        assert page.status_code == 200 and "consumers pass over it" not in page.text, message
+
+
+def test_a_tail_of_a_topic_that_is_not_there_names_a_near_one(ask: Asker, shop: Path):
+    client = ask(shop)
+    page = client.get("/0/tail?topic=orders").text
+    assert "No message of topic orders yet" in page and ">Orders</a>" in page
+    assert "No message of topic" not in client.get("/0/tail?topic=Orders").text
