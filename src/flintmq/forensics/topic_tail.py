@@ -63,6 +63,20 @@ def one_must_have(stores: Iterable[str], topics: Iterable[str], config: StoreCon
                     raise failures[0]
 
 
+def messages_from(
+    view: StoreView, topic: str, queue_id: int, offset: int, count: int, report: Report
+) -> tuple[list[StoredMessage], int]:
+    """Return up to `count` messages of a queue from an offset on, and the offset after them.
+
+    `report` receives the places of those that cannot be read.
+    """
+    found, at = list[StoredMessage](), offset
+    while len(found) < count and (batch := view.read(topic, queue_id, at, count - len(found), report=report)):
+        found += batch
+        at = batch.next_offset
+    return found, at
+
+
 class TopicTail:
     """Reads the end of one topic.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from flintmq.cli.message_lines import json_line
 from flintmq.config.text import closest, short
 from flintmq.errors import MessageNotFoundError
-from flintmq.forensics.topic_tail import TopicTail, must_have
+from flintmq.forensics.topic_tail import TopicTail, messages_from, must_have
 from flintmq.message import StoredMessage
 from flintmq.store.commitlog.report import Report
 from flintmq.store.view import QueueInfo, StoreView
@@ -101,15 +101,14 @@ def queue(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
     offset = ask.number("offset", last) if at is None else view.offset_at_time(name, number, at)
     report = Report()
     begin = min(max(offset, info.min_offset), info.max_offset)
-    batch = view.read(name, number, begin, MESSAGES_SHOWN, report=report)
-    messages = list(batch)
+    messages, following = messages_from(view, name, number, begin, MESSAGES_SHOWN, report)
     words = {
         "info": info,
         "topic": name,
         "messages": messages,
         "begin": begin,
         "asked": offset,
-        "next": batch.next_offset,
+        "next": following,
         "step": MESSAGES_SHOWN,
         "groups": _places(one, info),
         "all_queues": known[:QUEUES_SHOWN],

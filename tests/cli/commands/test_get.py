@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from flintmq.message import Message
+from flintmq.store.message_store import MessageStore
 from tests.cli.conftest import Run
 from tests.compat.stores import Golden
 
@@ -90,3 +92,25 @@ def test_raw_never_reaches_a_terminal(basic: Golden) -> None:
 def test_queues_that_were_never_written_are_derived_from_the_log(run: Run, basic: Golden, tmp_path: Path) -> None:
     (tmp_path / "commitlog").symlink_to(basic.path / "commitlog")
     assert run("get", tmp_path, "Orders", 1, 10).out == run("get", basic.path, "Orders", 1, 10).out
+
+
+def test_several_across_a_lost_unit_and_a_damaged_record(run: Run, tmp_path: Path) -> None:
+    """A unit that is lost hides nothing; what cannot be read is said, and the code is 1."""
+    root = tmp_path / "store"
+    with MessageStore(root, dev=True) as store:
+        places = [store.put(Message("T", b"body %d" % number)).physical_offset for number in range(60)]
+    with open(next((root / "consumequeue" / "T" / "0").iterdir()), "r+b") as units:
+        units.seek(20 * 40)
+        units.write(bytes(20))
+    log = next((root / "commitlog").iterdir())
+    data = bytearray(log.read_bytes())
+    data[data.index(b"body 50", places[50])] ^= 0xFF
+    log.write_bytes(data)
+
+    def offsets(first: int) -> tuple[int, list[int], str]:
+        found = run("get", root, "T", 0, first, "--limit", 5, "--json")
+        return found.code, [row["queue_offset"] for row in found.rows], found.err
+
+    assert offsets(38) == (0, [38, 39, 40, 41, 42], "")
+    code, found, note = offsets(48)
+    assert (code, found) == (1, [48, 49, 51, 52, 53]) and f"position {places[50]}" in note

@@ -52,8 +52,11 @@ def command(
     if raw and sys.stdout.isatty():
         raise UsageError("--raw writes unescaped bytes, which can control a terminal; send them to a file or a program")
     import flintmq
+    from flintmq.cli.incomplete import report_incomplete
     from flintmq.cli.message_lines import details, json_line, line
-    from flintmq.forensics.topic_tail import check_end, must_have
+    from flintmq.config.text import short
+    from flintmq.forensics.topic_tail import check_end, messages_from, must_have
+    from flintmq.store.commitlog.report import Report
 
     with flintmq.open_store(store, config=store_config(settings)) as view:
         try:
@@ -62,12 +65,13 @@ def command(
             check_end(view)  # a better error if the log's last files are missing,
             must_have(view, [topic])  # or if the topic is unknown
             raise
-        messages = [message] if limit == 1 else list(view.read(topic, queue_id, queue_offset, limit))
-    out, bodies = output(as_json), bodies_as.shown(decompress)
-    if limit != 1:
-        write = json_line if as_json else line
-        out.lines(write(message, bodies.of(message)) for message in messages)
-        return bodies.report_failures(out)
+        out, bodies = output(as_json), bodies_as.shown(decompress)
+        if limit != 1:
+            report, write = Report(), json_line if as_json else line
+            messages, _ = messages_from(view, topic, queue_id, queue_offset, limit, report)
+            out.lines(write(message, bodies.of(message)) for message in messages)
+            incomplete = report_incomplete(out, view, report, f"messages of queue {short(topic)}/{queue_id}")
+            return max(incomplete, bodies.report_failures(out))
     body = bodies.of(message)
     if raw:
         out.write(body)
