@@ -37,7 +37,7 @@ class StoreCheck:
         self.found: Verification | None = None
         self.error = ""
         self.begun = time.monotonic()
-        self.seconds = 0.0
+        self.seconds, self.ended_ms = 0.0, 0
         self.stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"flintmq-ui-verify-{one.number}", daemon=True)
         self._thread.start()
@@ -50,7 +50,7 @@ class StoreCheck:
         except (FlintError, OSError) as error:
             self.error = str(error)
         finally:
-            self.seconds = time.monotonic() - self.begun
+            self.seconds, self.ended_ms = time.monotonic() - self.begun, round(1000 * time.time())
 
     def _note(self, done: int, total: int) -> None:
         self.done, self.total = done, total

@@ -100,7 +100,7 @@ def queue(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
     at, last = ask.time("time"), max(info.max_offset - MESSAGES_SHOWN, info.min_offset)
     offset = ask.number("offset", last) if at is None else view.offset_at_time(name, number, at)
     report = Report()
-    begin = min(max(offset, info.min_offset), info.max_offset)
+    begin = max(min(offset, info.max_offset - 1), info.min_offset)
     messages, following = messages_from(view, name, number, begin, MESSAGES_SHOWN, report)
     words = {
         "info": info,
