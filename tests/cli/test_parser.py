@@ -38,7 +38,7 @@ OLD = [
     ("spark export", "--stream", "--follow"),
     ("export", "--bodies", "--body"),
     ("spark export", "--bodies", "--body"),
-    *((name, "--bodies", "--body") for name in ("scan", "tail", "get", "query", "sql")),  # of one declaration
+    *((name, "--bodies", "--body") for name in ("scan", "tail", "get", "query", "sql", "ui")),  # of one declaration
     ("tail", "--lines", "--limit"),
     ("tail", "--from", "--since"),
 ]
