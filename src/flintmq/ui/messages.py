@@ -195,6 +195,8 @@ def _is_passed_over(figures: StoreFigures, found: StoredMessage) -> bool:
     """Return whether the unit at a message's place is another one, or none: consumers do not get it."""
     snapshot = figures.snapshot
     unit = unit_at_place(snapshot.root, found, snapshot.effects)
+    if unit is not None and not unit[2].size and not figures.content.clean:
+        return False  # it may only not be dispatched yet
     return unit is not None and (unit[2].physical_offset, unit[2].size) != (found.physical_offset, found.size)
 
 
