@@ -60,6 +60,8 @@ def test_stores_are_told_apart_and_limits_hold_for_all(golden: Callable[[str], G
     assert strip == [replace(row, delete_ms=None, delete_rule="") for rows in alone for row in rows]
     assert len(trace(members, TraceAsked(topic="Trade", limit=90)).rows) == 90
     assert {row.broker for row in halves(members).rows} == {row.broker for row in timers(members).rows} == set(names)
+    few = halves(members, limit=1)
+    assert [row.broker for row in few.rows] == list(names) and few.is_cut
 
 
 def test_a_retry_on_another_broker_is_of_its_message(tmp_path: Path):

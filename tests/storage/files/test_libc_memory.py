@@ -5,7 +5,9 @@ import ctypes
 import errno
 import mmap
 import os
+import platform
 import resource
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -327,3 +329,25 @@ def test_a_file_that_cannot_be_mapped_is_an_error_and_leaves_nothing(tmp_path: P
     finally:
         os.close(fd)
     assert Path("/proc/self/maps").read_text().count("\n") < maps + 20
+
+
+HOLES = """
+import re, sys
+from flintmq.storage.files import libc_memory
+if sys.argv[1] == "returned":
+    libc_memory.return_freed(1 << 20)
+bytes(16 << 20)  # freed at once, which raises glibc's threshold
+pieces = [(b"x" * (2 << 20), b"x" * 100_000) for _ in range(16)]
+kept = [small for _, small in pieces]
+del pieces
+print(int(re.search(r"RssAnon:\\s+(\\d+)", open("/proc/self/status").read())[1]) >> 10)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another libc than glibc")
+def test_freed_pieces_go_back_although_small_ones_stay_between_them():
+    held, left = (
+        int(subprocess.run([sys.executable, "-c", HOLES, word], check=True, capture_output=True, text=True).stdout)
+        for word in ("held", "returned")
+    )
+    assert held - left > 24

@@ -26,7 +26,7 @@ COLUMNS = {
 def command(
     stores: StoresArgument,
     all: Annotated[bool, Option("--all", "Also those that were committed or rolled back; reads the log.")] = False,
-    limit: Annotated[int, limit_option("At most N, the oldest.")] = SHOWN,
+    limit: Annotated[int, limit_option("At most N of each store, the oldest.")] = SHOWN,
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from flintmq.broker.testing import BrokerControl
 
 PORT = 9876
+FREED_BYTES = 1 << 20  # larger are batches of thousands of messages
 PARENT_S = 1.0  # between two looks whether the process that started this one is there
 EPILOG = examples(
     "flintmq broker store --listen 127.0.0.1:9876",
@@ -93,7 +94,9 @@ def command(words: BrokerWords) -> int:
     """
     begin, parent = time.monotonic(), os.getppid()
     from flintmq.broker import Broker
+    from flintmq.storage.files import libc_memory
 
+    libc_memory.return_freed(FREED_BYTES)
     addresses = [parse_address("--listen", words.listen, PORT)]
     if words.grpc is not None:
         addresses.append(parse_address("--grpc", words.grpc, 8081))

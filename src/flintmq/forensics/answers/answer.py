@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import astuple, dataclass, field, fields
 from importlib import import_module
@@ -64,8 +64,19 @@ class Answer(Tabular, Generic[Row]):
             self.lost(f"{error.file}, position {error.position}: {error.reason}; run `flintmq verify`")
 
 
-def opened(members: Sequence[Member], config: StoreConfig, stack: ExitStack) -> list[StoreView]:
-    return [stack.enter_context(open_store(member.path, config=config)) for member in members]
+def each_store(
+    members: Sequence[Member], config: StoreConfig | None, answer: Answer[Any]
+) -> Iterator[tuple[Member, StoreView]]:
+    """Yield each store, opened, and note what its log lacks once its rows are there."""
+    with ExitStack() as stack:
+        for member, view in zip(members, opened(members, config, stack), strict=True):
+            yield member, view
+            answer.note_end(view)
+
+
+def opened(members: Sequence[Member], config: StoreConfig | None, stack: ExitStack) -> list[StoreView]:
+    """Open all stores before the first is read: of one that cannot be, the caller hears at once."""
+    return [stack.enter_context(open_store(member.path, config=config or StoreConfig())) for member in members]
 
 
 def member_words(member: Member) -> tuple[str, str]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 
 from flintmq.cluster.member import Member
 from flintmq.config.keys import StoreConfig
 from flintmq.config.text import short
 from flintmq.errors import MessageNotFoundError, UsageError
-from flintmq.forensics.answers.answer import Answer, member_words, opened
+from flintmq.forensics.answers.answer import Answer, each_store, member_words
 from flintmq.forensics.answers.steps import MessageStep, StepKind, step_of
 from flintmq.forensics.topic_tail import TopicTail
 from flintmq.format import config_json
@@ -75,19 +74,16 @@ def dead(
         MessageNotFoundError: no store has a dead letter, a retry or an offset of a group, or its settings.
         NotAStoreError, StoreAccessError: as open_store.
     """
-    config = config or StoreConfig()
     answer, known = Answer[DeadMessage](DeadMessage), set[str]()
-    with ExitStack() as stack:
-        for member, view in zip(members, opened(members, config, stack), strict=True):
-            known |= {*view.broker.groups, *(group for _, group in view.broker.consumer_offsets)}
-            for topic in view.topics():
-                if not topic.startswith((DEAD, RETRY) if retries else DEAD) or not _may_be_of(topic, groups):
-                    continue
-                rows = [_row(view, record, member) for record in _newest(view, topic, limit, answer)]
-                rows = [row for row in rows if groups is None or row.group in groups]
-                known |= {row.group for row in rows}
-                answer.rows += rows
-            answer.note_end(view)
+    for member, view in each_store(members, config, answer):
+        known |= {*view.broker.groups, *(group for _, group in view.broker.consumer_offsets)}
+        for topic in view.topics():
+            if not topic.startswith((DEAD, RETRY) if retries else DEAD) or not _may_be_of(topic, groups):
+                continue
+            rows = [_row(view, record, member) for record in _newest(view, topic, limit, answer)]
+            rows = [row for row in rows if groups is None or row.group in groups]
+            known |= {row.group for row in rows}
+            answer.rows += rows
     if missing := sorted(set(groups or ()) - known):
         raise MessageNotFoundError(f"group {short(missing[0])}: no store knows it; `flintmq inspect` lists groups")
     answer.rows.sort(key=lambda row: (row.stored_ms, row.physical_offset))

@@ -7,14 +7,14 @@ Upstream: TransactionalMessageServiceImpl.check.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
 from flintmq.cluster.member import Member
 from flintmq.config.keys import StoreConfig
-from flintmq.forensics.answers.answer import Answer, member_words, opened
+from flintmq.forensics.answers.answer import Answer, each_store, member_words
 from flintmq.forensics.answers.collect import SEARCHED_MAX, TraceAsked, searched_bytes
 from flintmq.forensics.answers.reading import outcomes, queue_messages
 from flintmq.forensics.answers.steps import TRANSACTION
@@ -76,19 +76,19 @@ def halves(
     Raises:
         NotAStoreError, StoreAccessError: as open_store.
     """
-    config = config or StoreConfig()
     answer = Answer[HalfMessage](HalfMessage)
-    with ExitStack() as stack:
-        for member, view in zip(members, opened(members, config, stack), strict=True):
-            for state, half in _unended(view, answer):
-                answer.count("given up" if state == GIVEN_UP else "open", 1)
-                if ended:
-                    continue
-                if limit is None or answer.counts["given up" if state == GIVEN_UP else "open"] <= limit:
-                    answer.rows.append(_row(member, view, half, state, answer))
-                else:
-                    answer.is_cut = True
-            answer.note_end(view)
+    for member, view in each_store(members, config, answer):
+        seen = Counter[str]()
+        for state, half in _unended(view, answer):
+            name = "given up" if state == GIVEN_UP else "open"
+            seen[name] += 1
+            answer.count(name, 1)
+            if ended:
+                continue
+            if limit is None or seen[name] <= limit:
+                answer.rows.append(_row(member, view, half, state, answer))
+            else:
+                answer.is_cut = True
     if ended:
         found = trace(members, TraceAsked(property=(properties.TRAN_MSG, "true"), limit=limit), config)
         answer.is_cut, answer.notes, answer.report = found.is_cut, found.notes, found.report

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Final, NamedTuple
 
 from flintmq.cluster.member import Member
 from flintmq.config.keys import StoreConfig
-from flintmq.forensics.answers.answer import Answer, member_words, opened
+from flintmq.forensics.answers.answer import Answer, each_store, member_words
 from flintmq.forensics.answers.reading import queue_messages
 from flintmq.forensics.answers.steps import DELAY, TIMER, MessageStep, step_of
 from flintmq.format import properties
@@ -82,19 +81,13 @@ def timers(
     Raises:
         NotAStoreError, StoreAccessError: as open_store.
     """
-    config = config or StoreConfig()
     answer = Answer[WaitingMessage](WaitingMessage)
-    with ExitStack() as stack:
-        for member, view in zip(members, opened(members, config, stack), strict=True):
-            words = member_words(member)
-            found = heapq.merge(_delayed(view, limit, answer), _timed(view, limit, answer), key=_moment)
-            steps = [_read(view, one) for one in islice(found, limit)]
-            answer.rows += [_row(step, words) for step in steps if step is not None]
-            if None in steps:
-                answer.lost(
-                    f"{member.path}: {steps.count(None)} messages that wait cannot be read; run `flintmq verify`"
-                )
-            answer.note_end(view)
+    for member, view in each_store(members, config, answer):
+        found = heapq.merge(_delayed(view, limit, answer), _timed(view, limit, answer), key=_moment)
+        steps = [_read(view, one) for one in islice(found, limit)]
+        answer.rows += [_row(step, member_words(member)) for step in steps if step is not None]
+        if None in steps:
+            answer.lost(f"{member.path}: {steps.count(None)} messages that wait cannot be read; run `flintmq verify`")
     answer.rows.sort(key=lambda row: (row.due_ms is None, row.due_ms or 0))
     answer.is_cut = len(answer.rows) < sum(answer.counts.values())
     return answer

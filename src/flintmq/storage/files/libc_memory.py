@@ -12,11 +12,13 @@ import itertools
 import mmap
 import os
 import sys
+from contextlib import suppress
 from typing import Any, Literal
 
 Kind = Literal["B", "i", "q"]
 
 MAP_SHARED, MAP_FIXED = 1, 0x10
+M_MMAP_THRESHOLD = -3
 MADV_RANDOM = 1
 MADV_WILLNEED = 3
 MADV_HUGEPAGE = 14
@@ -97,6 +99,16 @@ def lock(memory: mmap.mmap, *, on_fault: bool = False) -> None:
 
 def unlock(memory: mmap.mmap) -> None:
     _call("munlock", memory, 0, len(memory))
+
+
+def return_freed(size: int) -> None:
+    """Have this process return each freed piece of memory of `size` bytes or more to the system.
+
+    glibc begins so, with 128 KiB. But each such piece that is freed raises its threshold, up to 32 MiB; from then on it
+    cuts large pieces out of its heap and keeps them, with small ones between them. Other systems are left as they are.
+    """
+    with suppress(OSError):
+        _function("mallopt")(M_MMAP_THRESHOLD, size)
 
 
 class _PyBuffer(ctypes.Structure):
