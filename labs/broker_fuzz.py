@@ -149,7 +149,8 @@ class Fuzz:
 
     def _judge(self) -> None:
         """Look at the figures, and at the store at rest."""
-        check_store(self.broker.store, KEYS, self.steady.ledger, self.found)
+        # A client may commit any offset, as with RocketMQ's broker, also of a queue that has no message yet.
+        check_store(self.broker.store, KEYS, self.steady.ledger, self.found, but="offset-ahead")
         self._check_asked()
         for line in grown(self.samples, self.seconds, ("broker",), SLACK, min):
             self.found.note("grown", line)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from flintmq.cluster.member import ONLY, Member
+from flintmq.lake.export.workers import unpacked
 from flintmq.lake.read.options import ReadOptions
 from flintmq.lake.read.scan import plan_scan
 from flintmq.lake.read.splits import LogRange, equal_ranges
@@ -23,7 +24,7 @@ def tally_of(golden: Golden, parts: int = 1) -> Tally:
     whole = Tally()
     ranges = equal_ranges(plan.log, plan.begin, plan.end, parts) if parts > 1 else [LogRange(plan.begin, plan.end)]
     for part in ranges:
-        whole.merge(Tally.of(count_task((StoreCount(Member(plan.options.path, ONLY), plan), part))["tally"]))
+        whole.merge(unpacked(count_task((StoreCount(Member(plan.options.path, ONLY), plan), part))["tally"]))
     return whole
 
 

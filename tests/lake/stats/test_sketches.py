@@ -4,15 +4,18 @@ import json
 import random
 from collections import Counter
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 
+from flintmq.lake.export.workers import packed, unpacked
 from flintmq.lake.stats.sketches import WIDTHS, Histogram, Repeats, Series, Top, cell_begin, cell_of
 
 
-def through_json(state: object) -> object:
-    return json.loads(json.dumps(state))
+def carried(sketch: Any) -> Any:
+    """As the driver gets it."""
+    return unpacked(json.loads(json.dumps(packed(sketch))))
 
 
 def test_top_is_exact_until_there_are_too_many_names() -> None:
@@ -20,7 +23,7 @@ def test_top_is_exact_until_there_are_too_many_names() -> None:
     parts = [Top(50, "+>"), Top(50, "+>")]
     for i, name in enumerate(names):
         parts[i % 2].add(name, [1, i])
-    whole = Top(50, "+>").load(through_json(parts[0].state()))
+    whole = carried(parts[0])
     whole.merge(parts[1])
     assert whole.missed == 0
     assert {name: row[0] for name, row in whole.rows.items()} == Counter(names)
@@ -34,11 +37,11 @@ def test_top_says_how_much_it_missed() -> None:
     top = Top(60, "+")
     for name in names:
         top.add(name, [1])
-    state = top.state()
+    top = carried(top)
     true = Counter(names)
-    assert len(state["rows"]) == 60 and top.missed > 0
-    assert all(row[0] <= true[name] <= row[0] + top.missed for name, row in state["rows"].items())
-    assert all(count <= top.missed for name, count in true.items() if name not in state["rows"])
+    assert len(top.rows) == 60 and top.missed > 0
+    assert all(row[0] <= true[name] <= row[0] + top.missed for name, row in top.rows.items())
+    assert all(count <= top.missed for name, count in true.items() if name not in top.rows)
 
 
 def hashes_of(values: list[int]) -> object:
@@ -56,7 +59,7 @@ def test_repeats_are_exact_while_they_fit() -> None:
         half = Repeats(1000)
         half.add(np.array([table[v] for v in counts], np.uint64), np.array(list(counts.values())))
         halves.append(half)
-    whole = Repeats(1000).load(through_json(halves[0].state()))
+    whole = carried(halves[0])
     whole.merge(halves[1])
     true = Counter(values)
     assert whole.answer() == {
@@ -100,7 +103,7 @@ def test_quantiles_are_near_and_ends_exact() -> None:
     parts = [Histogram(), Histogram()]
     parts[0].add(np.array(values[:1234], np.int64))
     parts[1].add(np.array(values[1234:], np.int64))
-    whole = Histogram().load(through_json(parts[0].state()))
+    whole = carried(parts[0])
     whole.merge(parts[1])
     found = whole.answer()
     assert (found["count"], found["least"], found["largest"]) == (5000, min(values), max(values))
@@ -129,7 +132,7 @@ def test_series_keeps_its_sums_while_its_buckets_grow() -> None:
         part = parts[i % 2]
         part.add(time // part.width, name, [1, time])
         part.settle()
-    whole = Series(200, 10, "+>").load(through_json(parts[0].state()))
+    whole = carried(parts[0])
     whole.merge(parts[1])
     assert len(whole.cells) <= 200 and whole.width > 1000
     true = Counter((time // whole.width, name) for time, name in events)
@@ -154,7 +157,7 @@ def test_a_name_in_a_series_has_all_of_its_numbers() -> None:
     for order in ((0, 1, 2), (2, 1, 0), (1, 2, 0)):
         whole = Series(1000, 3, "+")
         for number in order:
-            whole.merge(Series(1000, 3, "+").load(through_json(parts[number].state())))
+            whole.merge(carried(parts[number]))
         named = {name: row[0] for (_, name), row in whole.cells.items() if name}
         assert named == {name: true[name] for name in named} and {"b"} <= named.keys() <= {"b", "c"}
         assert whole.cells[0, ""][0] == true.total() - sum(named.values())

@@ -50,7 +50,7 @@ def queue_of(key: str) -> tuple[str, int, str]:
 
 
 class _Counts:
-    """Sums and sketches of a task, which go to the driver as JSON."""
+    """Sums and sketches of a task."""
 
     SUMS: ClassVar[tuple[str, ...]]
     PARTS: ClassVar[tuple[str, ...]]
@@ -60,17 +60,6 @@ class _Counts:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in self.PARTS:
             getattr(self, name).merge(getattr(other, name))
-
-    def state(self) -> dict[str, Any]:
-        plain = {name: getattr(self, name) for name in self.SUMS}
-        return plain | {name: getattr(self, name).state() for name in self.PARTS}
-
-    def load(self, state: dict[str, Any]) -> Self:
-        for name in self.SUMS:
-            setattr(self, name, state[name])
-        for name in self.PARTS:
-            getattr(self, name).load(state[name])
-        return self
 
 
 class Values(_Counts):
@@ -246,15 +235,6 @@ class Tally(_Counts):
         """Widen the span of store times."""
         known = [time for time in (self.first, self.last, *times) if time is not None]
         self.first, self.last = min(known, default=None), max(known, default=None)
-
-    def state(self) -> dict[str, Any]:
-        return {**super().state(), "first": self.first, "last": self.last}
-
-    @classmethod
-    def of(cls, state: dict[str, Any]) -> Tally:
-        tally = cls().load(state)
-        tally.first, tally.last = state["first"], state["last"]
-        return tally
 
 
 def _ms(column: Any) -> tuple[Numbers, npt.NDArray[np.bool_]]:

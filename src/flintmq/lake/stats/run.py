@@ -17,7 +17,7 @@ from flintmq.cluster.member import ONLY, Member
 from flintmq.cluster.members import Stores
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import CorruptStoreError, UsageError
-from flintmq.lake.export.workers import Progress, Threads, Workers
+from flintmq.lake.export.workers import Progress, Threads, Workers, packed, unpacked
 from flintmq.lake.read.members import plan_members
 from flintmq.lake.read.options import ReadOptions
 from flintmq.lake.read.scan import ScanPlan, scan_range
@@ -106,8 +106,9 @@ def stats(
     for part in parts:
         part.note_end(report)
     for (part, _), answer in zip(tasks, answers, strict=True):
-        part.count(answer["tally"])
-        tally.merge(Tally.of(answer["tally"]))
+        own: Tally = unpacked(answer["tally"])
+        part.count(own)
+        tally.merge(own)
     lags = merged(lag for part in parts for lag in part.lags(tally, report))
     found = statistics(tally, [lag for lag in lags if topics is None or lag.topic in topics])
     found.store, found.live = options.path, any(part.is_live for part in parts)
@@ -158,8 +159,8 @@ class StoreCount:
         ranges = equal_ranges(plan.log, plan.begin, plan.end, count)
         return [(self, part) for part in ranges if part.begin < part.end]
 
-    def count(self, state: dict[str, Any]) -> None:
-        self.messages, self.bytes = self.messages + state["messages"], self.bytes + state["bytes"]
+    def count(self, tally: Tally) -> None:
+        self.messages, self.bytes = self.messages + tally.messages, self.bytes + tally.bytes
 
     def lags(self, tally: Tally, report: Report) -> list[Lag]:
         """Return the lag of each group of the store; `report` receives why some may be unknown."""
@@ -189,7 +190,7 @@ def count_task(task: tuple[StoreCount, LogRange]) -> dict[str, Any]:
     report, tally = Report(), Tally(store.member.broker)
     for batch in scan_range(store.plan, part, narrow(COLUMNS, SPARK_SCHEMA), report, BATCH_BYTES):
         tally.add(batch)
-    return {"tally": tally.state(), "damages": report.damage_count, "lost_bytes": report.lost_bytes}
+    return {"tally": packed(tally), "damages": report.damage_count, "lost_bytes": report.lost_bytes}
 
 
 def check_target(out: str, root: str, config: StoreConfig | None = None) -> None:

@@ -1,7 +1,7 @@
 """Summarises streams of values in bounded memory; summaries can be merged.
 
-Each has `add` (values of one batch), `merge` (the same kind from another task) and `state`/`load` (JSON between tasks
-and driver). The exact parts of the results do not depend on the order in which summaries are merged.
+Each has `add` (values of one batch) and `merge` (the same kind from another task, which was pickled). The exact parts
+of the results do not depend on the order in which summaries are merged.
 
     Top         the most frequent names with their sums: exact until there are too many names, then within `missed`
     Repeats     how many values there are, and how many occur more than once: exact until there are too many, then an
@@ -13,8 +13,8 @@ and driver). The exact parts of the results do not depend on the order in which 
 
 from __future__ import annotations
 
-import base64
 import math
+import operator
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -27,7 +27,7 @@ from flintmq.config.text import DAY_MS
 
 Numbers = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
-FOLDS: dict[str, Callable[[int, int], int]] = {"+": lambda one, other: one + other, "<": min, ">": max}
+FOLDS: dict[str, Callable[[int, int], int]] = {"+": operator.add, "<": min, ">": max}
 
 
 def _folded(folds: Sequence[Callable[[int, int], int]], known: list[int] | None, row: Sequence[int]) -> list[int]:
@@ -72,14 +72,10 @@ class Top:
         if len(self.rows) > 2 * self.most:
             self.prune()
 
-    def state(self) -> dict[str, Any]:
-        """Return the counts as a dict for JSON; at most `most` names."""
+    def __getstate__(self) -> dict[str, Any]:
+        """At most `most` names leave a task."""
         self.prune()
-        return {"rows": self.rows, "missed": self.missed}
-
-    def load(self, state: dict[str, Any]) -> Top:
-        self.rows, self.missed = state["rows"], state["missed"]
-        return self
+        return vars(self)
 
 
 class Repeats:
@@ -130,20 +126,6 @@ class Repeats:
         self.occurrences += other.occurrences
         self._rise(other.level)
         self._add(other.hashes, other.counts)
-
-    def state(self) -> dict[str, Any]:
-        """Return what is held as a dict for JSON.
-
-        Arrays are texts there: lists of numbers take six times as much.
-        """
-        hashes, counts = (base64.b64encode(part.tobytes()).decode("ascii") for part in (self.hashes, self.counts))
-        return {"level": self.level, "occurrences": self.occurrences, "hashes": hashes, "counts": counts}
-
-    def load(self, state: dict[str, Any]) -> Repeats:
-        self.level, self.occurrences = state["level"], state["occurrences"]
-        self.hashes = np.frombuffer(base64.b64decode(state["hashes"]), np.uint64)
-        self.counts = np.frombuffer(base64.b64decode(state["counts"]), np.int64)
-        return self
 
     def answer(self, largest: int = 1) -> dict[str, Any]:
         """Return `distinct` values, those `repeated`, and the `surplus` beyond the first of each.
@@ -217,19 +199,6 @@ class Histogram:
             self._ends(other.least, other.largest)
         self.sum += other.sum
         self.cells.update(other.cells)
-
-    def state(self) -> dict[str, Any]:
-        return {
-            "cells": [[*pair] for pair in self.cells.items()],
-            "least": self.least,
-            "largest": self.largest,
-            "sum": self.sum,
-        }
-
-    def load(self, state: dict[str, Any]) -> Histogram:
-        self.cells, self.sum = Counter(dict(state["cells"])), state["sum"]
-        self.least, self.largest = state["least"], state["largest"]
-        return self
 
     @property
     def count(self) -> int:
@@ -342,13 +311,3 @@ class Series:
             for (bucket, name), row in before.items():
                 self.add(bucket, name, row)
         self.settle()
-
-    def state(self) -> dict[str, Any]:
-        cells = [[bucket, name, row] for (bucket, name), row in self.cells.items()]
-        return {"step": self.step, "full": self.full, "cells": cells}
-
-    def load(self, state: dict[str, Any]) -> Series:
-        self.step, self.full = state["step"], state["full"]
-        self.cells = {(bucket, name): row for bucket, name, row in state["cells"]}
-        self.names = {"", *(name for _, name in self.cells)}
-        return self

@@ -7,11 +7,9 @@ goes wrong is answered by its kind and its words.
 
 from __future__ import annotations
 
-import base64
 import hmac
 import json
 import logging
-import pickle
 import platform
 import socket
 import sys
@@ -23,6 +21,7 @@ import pandas  # noqa: F401  (pyarrow imports it for its first array of Python v
 import pyspark.sql.pandas.types  # noqa: F401
 
 from flintmq.errors import FlintError
+from flintmq.lake.export.workers import packed, unpacked
 from flintmq.lake.read.splits import estimated_records
 from flintmq.spark.door.catalog import Catalog
 from flintmq.spark.door.connection import Connection, Fields
@@ -92,10 +91,10 @@ def _plan(connection: Connection, request: Fields) -> None:
     """
     reader, whole = _source(request).reader(_columns(request)), request["plans"]
     if not isinstance(reader, BatchReader):  # of the queues, or of a table and its stores
-        tasks = _unpacked(whole) if whole else reader.partitions()
-        connection.answer(parts=_parts(reader, tasks), plans=whole or _packed(tasks))
+        tasks = unpacked(whole) if whole else reader.partitions()
+        connection.answer(parts=_parts(reader, tasks), plans=whole or packed(tasks))
         return
-    plans = _unpacked(whole) if whole else reader.plans()
+    plans = unpacked(whole) if whole else reader.plans()
     wanted = reader.narrowed(plans, comparisons(request["filters"], reader.options.shape))
     parts: list[Any] = reader.splits(wanted)
     span = sum(plan.end - plan.begin for _, plan in plans)
@@ -103,7 +102,7 @@ def _plan(connection: Connection, request: Fields) -> None:
     records = sum(estimated_records(plan.log, plan.begin, plan.end) for _, plan in plans)
     connection.answer(
         parts=_parts(reader, parts),
-        plans=whole or _packed(plans),
+        plans=whole or packed(plans),
         bytes=left,
         left_out=span - left,
         rows=records * left // span if span else 0,
@@ -137,20 +136,11 @@ def _columns(request: Fields) -> StructType:
 
 def _parts(reader: Any, parts: Iterable[Any]) -> list[str]:
     """Return what a task gets, for each part: the reader and the part."""
-    return [_packed((reader, part)) for part in parts]
-
-
-def _packed(value: object) -> str:
-    return base64.b64encode(pickle.dumps(value)).decode()
-
-
-def _unpacked(packed: str) -> Any:
-    """Return what `_packed` got. Whoever has the token is the JVM, whose process this is."""
-    return pickle.loads(base64.b64decode(packed))  # noqa: S301
+    return [packed((reader, part)) for part in parts]
 
 
 def _read(connection: Connection, request: Fields) -> None:
-    reader, part = _unpacked(request["part"])
+    reader, part = unpacked(request["part"])
     rows = reader.read(part)
     try:
         wanted = _first(_sampled(rows, request["sample"], request["task"]), request["limit"])

@@ -9,10 +9,8 @@ to Spark, which tries again.
 
 from __future__ import annotations
 
-import base64
 import json
 import os
-import pickle
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from flintmq.errors import FlintError, StoreError
+from flintmq.lake.export.workers import packed, unpacked
 from flintmq.spark.worker import freeze_once
 from flintmq.storage.threads.stop_event import StopEvent
 
@@ -121,7 +120,7 @@ def answer_of(number: int, function: Callable[[Item], dict[str, Any]], item: Ite
     try:
         answer = function(item)
     except FlintError as error:
-        answer = {"error": _packed(error)}
+        answer = {"error": packed(error)}
     except (OSError, MemoryError):
         raise
     except Exception as error:
@@ -129,17 +128,13 @@ def answer_of(number: int, function: Callable[[Item], dict[str, Any]], item: Ite
         what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         where = f"{os.path.basename(place.filename)}:{place.lineno}"
         text = f"internal error in a task: {what} ({where}); please report it with the output of `flintmq doctor`"
-        answer = {"error": _packed(StoreError(text))}
+        answer = {"error": packed(StoreError(text))}
     return pa.RecordBatch.from_pydict({"number": pa.array([number], pa.int64()), "answer": [json.dumps(answer)]})
-
-
-def _packed(error: FlintError) -> str:
-    return base64.b64encode(pickle.dumps(error)).decode("ascii")
 
 
 def error_in(answer: dict[str, Any]) -> FlintError:
     """Return the error that a task gave as its answer, of its class and with its fields."""
-    error: FlintError = pickle.loads(base64.b64decode(answer["error"]))  # noqa: S301 - a task of this job packed it
+    error: FlintError = unpacked(answer["error"])
     return error
 
 
