@@ -80,5 +80,8 @@ def packed(value: object) -> str:
 
 
 def unpacked(text: str) -> Any:
-    """Return what was packed. Whoever made the text can run code here: only a process of the same job may."""
+    """Return what was packed.
+
+    Whoever made the text can run code here: it is for processes of one job.
+    """
     return pickle.loads(base64.b64decode(text))  # noqa: S301
