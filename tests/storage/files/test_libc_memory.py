@@ -334,12 +334,12 @@ def test_a_file_that_cannot_be_mapped_is_an_error_and_leaves_nothing(tmp_path: P
 HOLES = """
 import re, sys
 from flintmq.storage.files import libc_memory
-if sys.argv[1] == "returned":
-    libc_memory.return_freed(1 << 20)
 bytes(16 << 20)  # freed at once, which raises glibc's threshold
 pieces = [(b"x" * (2 << 20), b"x" * 100_000) for _ in range(16)]
 kept = [small for _, small in pieces]
 del pieces
+if sys.argv[1] == "returned":
+    libc_memory.return_freed()
 print(int(re.search(r"RssAnon:\\s+(\\d+)", open("/proc/self/status").read())[1]) >> 10)
 """
 

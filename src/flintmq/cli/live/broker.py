@@ -7,6 +7,7 @@ import tempfile
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING, Annotated, Any
 
 from flintmq.cli import signals
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from flintmq.broker.testing import BrokerControl
 
 PORT = 9876
-FREED_BYTES = 1 << 20  # larger are batches of thousands of messages
 PARENT_S = 1.0  # between two looks whether the process that started this one is there
+FREED_LOOKS = 60  # looks after which memory that is free goes back to the system
 EPILOG = examples(
     "flintmq broker store --listen 127.0.0.1:9876",
     "flintmq broker /var/rocketmq/store --read-only --listen 127.0.0.1:9876",
@@ -96,7 +97,6 @@ def command(words: BrokerWords) -> int:
     from flintmq.broker import Broker
     from flintmq.storage.files import libc_memory
 
-    libc_memory.return_freed(FREED_BYTES)
     addresses = [parse_address("--listen", words.listen, PORT)]
     if words.grpc is not None:
         addresses.append(parse_address("--grpc", words.grpc, 8081))
@@ -142,9 +142,12 @@ def command(words: BrokerWords) -> int:
         else:
             named = "".join(f", {what} {url}" for what, url in more.items())
             out.lines([f"ready: {', '.join(broker.addresses)}, store {store}{named}"])
-        # A test that is killed can end nothing.
-        while not stop.wait(PARENT_S) and (control is None or os.getppid() == parent):
-            pass
+        for look in count(1):
+            # A test that is killed can end nothing.
+            if stop.wait(PARENT_S) or (control is not None and os.getppid() != parent):
+                break
+            if look % FREED_LOOKS == 0:
+                libc_memory.return_freed()
     return 0
 
 

@@ -18,7 +18,6 @@ from typing import Any, Literal
 Kind = Literal["B", "i", "q"]
 
 MAP_SHARED, MAP_FIXED = 1, 0x10
-M_MMAP_THRESHOLD = -3
 MADV_RANDOM = 1
 MADV_WILLNEED = 3
 MADV_HUGEPAGE = 14
@@ -101,14 +100,15 @@ def unlock(memory: mmap.mmap) -> None:
     _call("munlock", memory, 0, len(memory))
 
 
-def return_freed(size: int) -> None:
-    """Have this process return each freed piece of memory of `size` bytes or more to the system.
+def return_freed() -> None:
+    """Have glibc return memory of this process that is freed to the system.
 
-    glibc begins so, with 128 KiB. But each such piece that is freed raises its threshold, up to 32 MiB; from then on it
-    cuts large pieces out of its heap and keeps them, with small ones between them. Other systems are left as they are.
+    By itself it returns little once pieces of megabytes were freed: it cuts further ones out of its heap, and small ones
+    settle between them. With a lot to return it keeps other threads from allocating for some ms for each 100 MB. Other
+    systems are left as they are.
     """
     with suppress(OSError):
-        _function("mallopt")(M_MMAP_THRESHOLD, size)
+        _function("malloc_trim")(0)
 
 
 class _PyBuffer(ctypes.Structure):
