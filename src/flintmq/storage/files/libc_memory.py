@@ -103,9 +103,9 @@ def unlock(memory: mmap.mmap) -> None:
 def return_freed() -> None:
     """Have glibc return memory of this process that is freed to the system.
 
-    By itself it returns little once pieces of megabytes were freed: it cuts further ones out of its heap, and small ones
-    settle between them. With a lot to return it keeps other threads from allocating for some ms for each 100 MB. Other
-    systems are left as they are.
+    By itself it returns little once pieces of megabytes were freed: it cuts further ones out of its heap, and small
+    ones settle between them. With a lot to return it keeps other threads from allocating for some ms for each 100 MB.
+    Other systems are left as they are.
     """
     with suppress(OSError):
         _function("malloc_trim")(0)
