@@ -108,12 +108,15 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def client_of(
-    *stores: object, token: str = "", host: str = "127.0.0.1", keys: Mapping[str, str] | None = None
-) -> TestClient:
-    given = [str(store) for store in stores]
-    config = StoreConfig.of(None, keys)
+    *stores: object, token: str = "", host: str = "127.0.0.1", keys: Mapping[str, str] | None = None,
+    broker_conf: Path | None = None,
+) -> TestClient:  # fmt: skip
+    """The pages of stores; `keys` and `broker_conf` as `--set` and `--config` of the command."""
+    given, file = [str(store) for store in stores], None if broker_conf is None else str(broker_conf)
+    config = StoreConfig.of(file, keys)
     members = find_members(given[0] if len(given) == 1 else given, config, slaves=True)
-    ui = Ui(members, config, Bodies(False))
+    settings = [f"{key}={value}" for key, value in (keys or {}).items()]
+    ui = Ui(members, config, Bodies(False), settings, file)
     client = TestClient(RequestGuard(make_app(ui), host, token), base_url=HERE, follow_redirects=False)
     client.ui = ui
     return client

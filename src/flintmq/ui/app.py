@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from html import escape
 from importlib.resources import files
@@ -23,6 +23,7 @@ from starlette.routing import Route
 from flintmq.cli.body_option import Bodies
 from flintmq.cli.output import error_line
 from flintmq.cluster.member import Member
+from flintmq.config.key_effects import text_of
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import (
     FlintError,
@@ -48,6 +49,8 @@ SECONDS = 30.0
 """Of one page; a search and a tail have limits of their own."""
 SEARCHES, TAILS = 4, 12
 FORM_BYTES = 4096
+TAKE_CONFIG = ("retention", "trace")
+"""First words of the commands on pages that have `--config`."""
 STATIC = {"ui.css": "text/css; charset=utf-8", "ui.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml"}
 STATUS: Sequence[tuple[type[Exception], int]] = (
     (MessageNotFoundError, 404), (UnknownTopicError, 404), (NotAStoreError, 404), (UsageError, 400),
@@ -78,7 +81,8 @@ class Ui:
     """What the pages of one server share.
 
     Args:
-        settings: the words of `--set` that the server was given, for the commands on its pages.
+        settings: the words of `--set` that the server was given, for the commands on its pages; likewise
+        broker_conf: its file of `--config`.
 
     Attributes:
         key: what a form must bring that was made here.
@@ -86,16 +90,30 @@ class Ui:
     """
 
     def __init__(
-        self, members: Sequence[Member], config: StoreConfig, bodies: Bodies, settings: Sequence[str] = ()
+        self,
+        members: Sequence[Member],
+        config: StoreConfig,
+        bodies: Bodies,
+        settings: Sequence[str] = (),
+        broker_conf: str | None = None,
     ) -> None:
         self.stores, self.bodies = Stores(members, config), bodies
-        self.settings = [word for one in settings for word in ("--set", one)]
+        self.settings, keys = _set_words(settings), StoreConfig.of(broker_conf)
+        self._by_keys = _set_words(f"{key}={text_of(keys, key)}" for key in sorted(keys.given))
+        self._by_file = ["--config", broker_conf] if broker_conf else []
         self.key = secrets.token_urlsafe(16)
         self.checks: dict[int, StoreCheck] = {}
         self.searches = threading.BoundedSemaphore(SEARCHES)
         self.tails, self.tails_most = 0, TAILS
         self.closing = threading.Event()
         self._limiter: CapacityLimiter | None = None
+
+    def given_words(self, command: str = "") -> list[str]:
+        """Return the words that make a command read as this server does, by the command's first word.
+
+        Few commands take a broker.conf; the others get its keys.
+        """
+        return [*(self._by_file if command in TAKE_CONFIG else self._by_keys), *self.settings]
 
     @property
     def limiter(self) -> CapacityLimiter:
@@ -108,6 +126,10 @@ class Ui:
         self.closing.set()
         for check in self.checks.values():
             check.stop.set()
+
+
+def _set_words(settings: Iterable[str]) -> list[str]:
+    return [word for one in settings for word in ("--set", one)]
 
 
 def make_app(ui: Ui) -> Starlette:

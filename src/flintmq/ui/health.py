@@ -109,7 +109,7 @@ def finding(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
 def _mend(ui: Ui, one: OpenStore, code: str) -> str:
     """Return the command for a defect, with the settings that this server was given."""
     text = mend(code, one.path)
-    return " ".join([text, *map(shell_word, ui.settings)]) if text.startswith("flintmq ") else text
+    return " ".join([text, *map(shell_word, ui.given_words())]) if text.startswith("flintmq ") else text
 
 
 def act(ui: Ui, one: OpenStore, action: str) -> None:

@@ -53,6 +53,6 @@ def command(words: UiWords) -> int:
         serve, shared = hooks.load("ui_serve"), hooks.load("ui")
     except ModuleNotFoundError as error:
         raise MissingExtraError(f"the page needs {error.name}: pip install 'flintmq[ui]'") from error
-    ui = shared(members, config, words.shown(True), words.settings or ())
+    ui = shared(members, config, words.shown(True), words.settings or (), words.config)
     serve(ui, host, port, out.note, signals.stop_event().wait, words.show)
     return 0
