@@ -1,7 +1,7 @@
 """Dead letters that are sent again: each once, wherever a kill came."""
 
 import json
-import os
+import shutil
 import subprocess
 import sys
 import time
@@ -14,6 +14,7 @@ import pytest
 from flintmq import Message, MessageStore, open_store
 from flintmq.errors import UsageError
 from flintmq.forensics.answers.send_dead import send_dead
+from flintmq.store.commitlog.report import Report
 from flintmq.store.consumer.retry import sent_back
 from tests.support.engine import open_small
 
@@ -99,12 +100,54 @@ def test_kills_send_none_twice_and_none_never(root: Path, tmp_path: Path):
     assert Counter(message.body for message in sent_in(into)) == Counter(b"body %d" % n for n in range(LETTERS))
 
 
+ROW = '{"sent": [], "end": 0, "anchor": null}\n'
+ANCHOR = {"physical_offset": 0, "size": 200, "store_timestamp": 5, "body_crc": 7}
+
+
 @pytest.mark.parametrize(
-    "text", ["x\n", "[1]\n", '{"into": 1}\n', json.dumps({"into": "/elsewhere", "sent": [], "end": 0}) + "\n"]
+    "text",
+    [
+        *("", "x\n", "[1]\n", "no line end", "\0" * 4096, "deleteWhen = 04\nfileReservedTime = 480", "{}\n"),
+        *(ROW.replace("0", '"0"'), ROW.replace("null", "{}"), ROW.replace("null", "5"), ROW.replace("[]", "[1]")),
+        *(ROW + "x", ROW + "x\n", ROW.removesuffix("\n")),
+        json.dumps({"sent": ["a"], "end": 10, "anchor": ANCHOR}) + "\n",
+    ],
 )
-def test_a_file_that_is_no_ledger_of_this_store_is_refused(root: Path, tmp_path: Path, text: str):
+def test_another_file_is_refused_and_left_as_it_is(root: Path, tmp_path: Path, text: str):
     ledger = tmp_path / "ledger"
     ledger.write_text(text)
     with pytest.raises(UsageError, match="ledger"):
         send(root, tmp_path / "into", ledger)
-    assert ledger.read_text() == text and sent_in(tmp_path / "into") == [] and os.path.exists(root)
+    assert ledger.read_text() == text and sent_in(tmp_path / "into") == []
+
+
+def test_a_store_that_was_put_back_or_made_anew_is_not_taken_for_the_one_that_has_them(root: Path, tmp_path: Path):
+    into, ledger, copy = tmp_path / "into", tmp_path / "ledger", tmp_path / "copy"
+    with open_small(into) as store:
+        store.put(Message("Other", b"before"))
+    shutil.copytree(into, copy)
+    assert send(root, into, ledger, 5) == (5, 0, 0)
+    moved = into.rename(tmp_path / "moved")
+    shutil.copytree(copy, into)
+    kept = ledger.read_bytes()
+    for longer in (False, True):
+        with open_small(into) as store:
+            for n in range(LETTERS * longer):
+                store.put(Message("Other", b"%d" % n * 20))
+        with pytest.raises(UsageError, match=r"what it says was sent is not in .*: .*; bring that log back"):
+            send(root, into, ledger)
+    assert ledger.read_bytes() == kept
+    assert send(root, moved, ledger, 5) == (5, 5, 0)  # the log is known, not its path
+    assert send(root, into, tmp_path / "new") == (LETTERS, 0, 0)
+
+
+def test_a_damaged_dead_letter_is_not_passed_over_in_silence(root: Path, tmp_path: Path):
+    log = next((root / "commitlog").iterdir())
+    data = bytearray(log.read_bytes())
+    at = data.rindex(b"%DLQ%G")
+    data[at] = ord("X")
+    log.write_bytes(data)
+    report = Report()
+    with open_store(root) as view, MessageStore(tmp_path / "into") as store:
+        found = send_dead(view, ["G"], store, str(tmp_path / "ledger"), None, report)
+    assert (found.sent, report.damage_count) == (LETTERS - 1, 1)

@@ -1,9 +1,9 @@
 """Sends dead letters to their first topic again, each once.
 
-Each message that is put has a property that names its dead letter. The ledger is a file: its first line says into which
-store, and from which log offset on this began; a line follows for each batch, once that is on disk: how far, and which
-dead letters. A start reads the ledger, and the log of the store from there on: what a kill left without a line is found
-by its property. Who loses the ledger has the whole log searched.
+Each message that is put has a property that names its dead letter. The ledger is a file with a line for each batch that
+is on disk: which dead letters, how far the log went then, and the last record, by which that log is known. A start
+reads the ledger, and the log of the store from there on: what a kill left without a line is found by its property. Who
+loses the ledger has the whole log searched.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass
 from itertools import islice
 from typing import Any, Final
 
@@ -24,8 +24,11 @@ from flintmq.format import properties
 from flintmq.format.group_topics import dead_letter_topic
 from flintmq.format.record import TRANSACTION_MASK
 from flintmq.message import Message, PutMessageStatus, StoredMessage, stored_message
+from flintmq.storage.files.whole_file import new_file
+from flintmq.store.commitlog.anchor import KnownLog, LogAnchor, anchor_at, why_lost
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.resync import first_record
+from flintmq.store.commitlog.snapshot import list_log
 from flintmq.store.commitlog.walk import LogWalk
 from flintmq.store.message_store import MessageStore
 from flintmq.store.read.log_map import records_with
@@ -33,6 +36,7 @@ from flintmq.store.view import StoreView
 
 MARK: Final = "FLINTMQ_DEAD_LETTER"
 AT_ONCE: Final = 500
+LINE_MAX: Final = 64 << 20
 _OF_RETRIES: Final = (
     properties.RETRY_TOPIC, properties.ORIGIN_MESSAGE_ID, properties.DELAY, properties.REAL_TOPIC, properties.REAL_QID,
     properties.FIRST_POP_TIME, properties.POP_CK, properties.CRC32, properties.TRAN_MSG, properties.WAIT,
@@ -64,65 +68,89 @@ class _Ledger:
         self.path, self.store = path, store
         self.done, self.end = set[str](), store.min_physical_offset
         rows = _rows(path)
-        if rows and rows[0].get("into") != store.root:
-            raise UsageError(f"{path}: it is of messages that go into {str(rows[0].get('into'))[:200]!a}; name another")
         for row in rows:
             self.done.update(row["sent"])
             self.end = max(self.end, row["end"])
+        if rows and (why := self._why_lost(rows[-1]["anchor"])):
+            raise UsageError(
+                f"{path}: what it says was sent is not in {store.root}: {why}; bring that log back, or name a ledger "
+                "that is not there yet, and what is not in the log is sent again"
+            )
         if not rows:
-            self._write("x", {"into": store.root, "sent": [], "end": self.end})
+            with new_file(path) as part:
+                self._write(part, [])
         self._search()
+
+    def _why_lost(self, anchor: Mapping[str, int] | None) -> str:
+        log = KnownLog(list_log(self.store.root, self.store.config), self.store.max_physical_offset)
+        return why_lost(log, LogAnchor(**anchor)) if anchor is not None else ""
 
     def _search(self) -> None:
         """Find what was put and has no line: a kill came between, or the ledger is a new one.
 
         It gets a line, as the next one ends after it.
         """
-        found = list[str]()
+        found = dict[str, int]()
         with self.store.view() as view:
             snapshot = view._now.snapshot
             begin = first_record(snapshot.log, self.end)
             for piece in LogWalk(snapshot.log, snapshot.facts, begin, view.max_physical_offset):
                 for at in records_with(re.compile(MARK.encode()), piece):
-                    mark = stored_message(piece.data, at).properties.get(MARK)
-                    found += [mark] if mark else []
+                    record = stored_message(piece.data, at)
+                    if mark := record.properties.get(MARK):
+                        found[mark] = record.physical_offset
         if found:
-            self.sent(found)
+            self.sent(list(found), max(found.values()))
 
-    def sent(self, marks: list[str]) -> None:
-        """Write a line. Durability: on return, and the messages were before."""
+    def sent(self, marks: list[str], last: int | None = None) -> None:
+        """Write a line. Durability: on return, and the messages were before.
+
+        `last`: log offset of one of them, for the anchor.
+        """
         self.done.update(marks)
-        self._write("a", {"into": self.store.root, "sent": marks, "end": self.store.max_physical_offset})
+        self._write(self.path, marks, last)
 
-    def _write(self, mode: str, row: dict[str, object]) -> None:
-        with open(self.path, mode, encoding="ascii") as file:
+    def _write(self, path: str, marks: list[str], last: int | None = None) -> None:
+        anchor = None if last is None else anchor_at(list_log(self.store.root, self.store.config), last)
+        row = {
+            "sent": marks, "end": self.store.max_physical_offset, "anchor": None if anchor is None else asdict(anchor)
+        }  # fmt: skip
+        with open(path, "a", encoding="ascii") as file:
             file.write(json.dumps(row) + "\n")
             file.flush()
             os.fsync(file.fileno())
 
 
 def _rows(path: str) -> list[dict[str, Any]]:
-    """Return the lines of a ledger.
+    """Return the lines of a ledger; of a file that is not there, none.
 
-    The last one may be cut off, by a kill; it is cut from the file then.
+    The last one may be cut off, by a kill. It is cut from the file then, once all others are known to be those of a
+    ledger: any other file stays as it is.
     """
-    if not os.path.exists(path):
-        return []
-    with open(path, "r+b") as file:
-        *lines, rest = file.read().split(b"\n")
-        if rest:
-            file.truncate(sum(len(line) + 1 for line in lines))
+    rows, whole = list[dict[str, Any]](), 0
     try:
-        rows = [json.loads(line) for line in lines]
-        good = all(
-            isinstance(row["into"], str) and type(row["end"]) is int and all(type(one) is str for one in row["sent"])
-            for row in rows
-        )
+        with open(path, "rb") as file:
+            while (line := file.readline(LINE_MAX)).endswith(b"\n"):
+                rows.append(_row(line))
+                whole += len(line)
+    except FileNotFoundError:
+        return []
     except (ValueError, TypeError, KeyError):
-        good = False
-    if not good:
-        raise UsageError(f"{path}: it is no ledger of `flintmq dead`; name another file, which may be a new one")
+        rows = []
+    if not rows or not b'{"sent": '.startswith(line[:9]):
+        raise UsageError(f"{path}: it is no ledger of `flintmq dead`; name one, or a file that is not there yet")
+    if line:
+        os.truncate(path, whole)
     return rows
+
+
+def _row(line: bytes) -> dict[str, Any]:
+    """Return a line. Raises ValueError, TypeError, KeyError: it is none of a ledger."""
+    row = json.loads(line)
+    numbers = [row["end"], *astuple(LogAnchor(**row["anchor"]))] if row["anchor"] is not None else [row["end"]]
+    if any(type(one) is not int for one in numbers) or any(type(one) is not str for one in row["sent"]):
+        raise TypeError
+    return dict(row)
 
 
 def send_dead(
@@ -143,7 +171,7 @@ def send_dead(
         report: receives the places of dead letters that cannot be read.
 
     Raises:
-        UsageError: the ledger is of another store, or no ledger.
+        UsageError: the ledger is of another log, or of one that was put back since; or no ledger.
         CorruptStoreError: damage in the log of `into`, from where the ledger ends on.
         PutFailedError, PutUnknownError: the store takes no more now. What is on disk is not sent twice.
         OSError: the ledger cannot be written.
@@ -161,8 +189,13 @@ def send_dead(
         refused = [result for result in results if result.physical_offset < 0]
         found.left_out += len(refused)
         into.flush()
-        marks = [mark for (mark, _), result in zip(batch, results, strict=True) if result.physical_offset >= 0]
-        known.sent(marks)
+        marks = {
+            mark: result.physical_offset
+            for (mark, _), result in zip(batch, results, strict=True)
+            if result.physical_offset >= 0
+        }
+        if marks:
+            known.sent(list(marks), max(marks.values()))
         found.sent += len(marks)
         for result in refused:
             if result.status not in _NEVER:
