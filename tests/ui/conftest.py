@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -79,6 +80,20 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     written = {"dataVersion": {"counter": 1, "stateVersion": 0, "timestamp": 0}, "offsetTable": offsets}
     (root / "config" / "consumerOffset.json").write_text(json.dumps(written))
+    return root
+
+
+@pytest.fixture(scope="session")
+def damaged(shop: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shop: in queue 0 of Orders the record of order-30 (offset 27) is damaged, the unit of order-45 (40) lost."""
+    root = Path(shutil.copytree(shop, tmp_path_factory.mktemp("damaged") / "store"))
+    log = next((root / "commitlog").iterdir())
+    data = bytearray(log.read_bytes())
+    data[data.index(b'"order": 30,') + 3] ^= 0xFF
+    log.write_bytes(data)
+    with open(root / "consumequeue" / "Orders" / "0" / f"{0:020d}", "r+b") as file:
+        file.seek(20 * 40)
+        file.write(bytes(20))
     return root
 
 

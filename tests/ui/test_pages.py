@@ -3,6 +3,8 @@
 import base64
 import hashlib
 import html
+import json
+import os
 import re
 import shlex
 import shutil
@@ -15,6 +17,8 @@ import pytest
 
 from flintmq.message import Message
 from flintmq.store.message_store import MessageStore
+from flintmq.store.view import open_store
+from flintmq.ui.page import local_text
 from tests.cli.conftest import Run, basic, run  # noqa: F401
 from tests.compat.stores import Golden
 from tests.support.object_server import Server
@@ -299,6 +303,96 @@ def test_a_message_whose_unit_is_lost_says_that_nobody_gets_it(ask: Asker, shop:
         assert says not in client.get(f"/0/message?topic=Orders&queue=0&offset={offset}").text
     (root / "abort").touch()  # it runs, or was killed: the message may not be dispatched yet
     assert says not in ask(root).get("/0/message?topic=Orders&queue=0&offset=40").text
+
+
+def rows_of(page: str) -> list[str]:
+    """The rows of a page's tables, without markup."""
+    return [html.unescape(re.sub("<[^>]+>", " ", row)) for row in re.findall("<tr>(.*?)</tr>", page, re.S)]
+
+
+def test_a_queue_marks_the_rows_of_what_is_lost(ask: Asker, damaged: Path):
+    client = ask(damaged)
+    rows = rows_of(client.get("/0/queue?topic=Orders&queue=0&offset=26").text)
+    assert "0 / 26" in rows[1] and "0 / 28" in rows[3]
+    assert "no message can be read here:  body CRC is wrong" in rows[2]
+    assert [row for row in rows if "consumers pass over it" in row] == [rows[15]] and "0 / 40" in rows[15]
+    sound = client.get("/0/queue?topic=Orders&queue=1").text
+    assert "pass over it" not in sound and "can be read here" not in sound
+
+
+def test_bytes_lead_past_damage_on_both_sides(ask: Asker, damaged: Path, shop: Path):
+    client = ask(damaged)
+    with open_store(shop) as view:
+        before, here = view.get("Orders", 0, 26).physical_offset, view.get("Orders", 0, 27)
+    lost, next_at = here.physical_offset, here.physical_offset + here.size
+    page = client.get(f"/0/bytes?at={lost}").text
+    assert neighbours(page) == [before, next_at] and ">the message</a>" not in page
+    after = client.get(f"/0/bytes?at={next_at}").text
+    assert neighbours(after)[0] == lost and f"no record at {lost}" in after and ">the message</a>" in after
+    assert ">the message</a>" in client.get("/0/bytes?at=0").text
+
+
+def neighbours(page: str) -> list[int]:
+    """The places to which the pages before and after lead."""
+    return [int(at) for at in re.findall(r'rel="(?:prev|next)" href="/0/bytes\?at=(\d+)"', page)]
+
+
+def test_bytes_that_are_cut_name_what_gives_the_rest(ask: Asker, tmp_path: Path):
+    body = bytes(range(256)) * 300
+    with MessageStore(tmp_path / "store", config=SMALL) as store:
+        store.put(Message("T", body))
+    client = ask(tmp_path / "store")
+    page = client.get("/0/message?topic=T&queue=0&offset=0").text
+    cut = re.search(r'The first 2\.0 KiB of 75\.0 KiB: <a href="([^"]+)">download all', page)
+    assert cut is not None and client.get(html.unescape(cut[1])).content == body
+    page = client.get("/0/bytes?at=0").text
+    found = re.search(r"more bytes of this field: <code>xxd -s (\d+) -l (\d+) (\S+)</code>", page)
+    assert found is not None
+    with open(html.unescape(found[3]), "rb") as file:
+        file.seek(int(found[1]))
+        assert file.read(int(found[2])) == body[32:]
+
+
+@pytest.mark.parametrize(
+    ("place", "kept"),
+    [
+        ("/search?q=a%22b&topic=Orders&since=never&how=text", ['value="a&#34;b"', 'value="Orders"', 'value="never"']),
+        ("/0/queue?topic=Orders&queue=1&time=never", ['value="never"', "Queue 1", "order-581"]),
+        ("/0/waiting?what=x", ["Dead letters"]),
+    ],
+)
+def test_a_wrong_value_leaves_the_form_and_the_tabs(ask: Asker, shop: Path, place: str, kept: list[str]):
+    answer = ask(shop).get(place)
+    assert answer.status_code == 400 and 'role="alert"' in answer.text
+    assert all(one in answer.text for one in [*kept, ">Retention</a>"]), answer.text
+    assert ask(shop).get(f"{place}&format=json").status_code == 400
+    assert ">Retention</a>" in ask(shop).get("/search?store=9").text
+
+
+def test_retention_leads_to_the_first_unread_message(ask: Asker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("TZ", "Asia/Shanghai")
+    time.tzset()
+    with MessageStore(tmp_path / "store", config={**SMALL, "mappedFileSizeCommitLog": 4096}) as store:
+        for number in range(60):
+            store.put(Message("T", bytes(200), keys=f"k{number}"))
+    written = {"offsetTable": {"T@late": {"0": 5}}}
+    (tmp_path / "store" / "config" / "consumerOffset.json").write_text(json.dumps(written))
+    for log in (tmp_path / "store" / "commitlog").iterdir():
+        os.utime(log, (0, 1_700_000_000))
+    client = ask(tmp_path / "store")
+    page = client.get("/0/retention").text
+    monkeypatch.undo()
+    time.tzset()
+    assert " CST on this machine" in page and local_text(10**17) == "–"
+    link = re.search(r'href="(/0/queue[^"]+)" title="from the first one on that the group has not read"', page)
+    assert link is not None and " / 5 " in rows_of(client.get(html.unescape(link[1])).text)[1]
+
+
+def test_groups_say_when_their_offsets_were_written(ask: Asker, shop: Path, tmp_path: Path):
+    root = Path(shutil.copytree(shop, tmp_path / "store"))
+    os.utime(root / "config" / "consumerOffset.json", (0, 1_700_000_000))
+    for place in ("/0/groups", "/0/group?name=billing"):
+        assert "2023-11-14 22:13:20.000" in ask(root).get(place).text
 
 
 def test_no_message_of_a_golden_store_is_called_lost(ask: Asker, golden_store: Golden):

@@ -1,5 +1,9 @@
 """Searches: what is found, by what, and what was left out."""
 
+import html
+import json
+import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +15,7 @@ from flintmq.store.message_store import MessageStore
 from flintmq.store.view import open_store
 from flintmq.ui import search
 from flintmq.ui.asked import Ask
+from tests.cli.conftest import Run, run  # noqa: F401
 from tests.ui.conftest import SMALL, TestClient
 
 Asker = Callable[..., TestClient]
@@ -67,6 +72,54 @@ def test_a_limit_is_said(ask: Asker, shop: Path):
     found = hits(ask(shop), topic="Orders", limit="5")
     assert len(offsets(found)) == 5
     assert isinstance(found[-1], search.SearchEnding) and not found[-1].whole and "there are more" in found[-1].text
+
+
+def test_the_next_ones_follow_where_a_page_ended(ask: Asker, run: Run, shop: Path):  # noqa: F811
+    client, place = ask(shop), "/search?topic=Orders&limit=250"
+    found: list[str] = []
+    while place:
+        page = client.get(place).text
+        command = shlex.split(html.unescape(re.findall(r'<code id="command-1">(.*?)</code>', page)[0]))[1:]
+        lines = client.get(f"{place}&format=json").text
+        assert lines == run(*command, "--json").out
+        found += [json.loads(line)["keys"] for line in lines.splitlines()]
+        assert len(re.findall('class="keys"', page)) == lines.count("\n")
+        more = re.search(r'rel="next" href="([^"]+)"', page)
+        place = html.unescape(more[1]) if more else ""
+    assert found == [f"order-{number}" for number in range(600)]
+
+
+def test_a_search_goes_on_where_its_time_ended(ask: Asker, shop: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(search, "SECONDS", -1.0)
+    client = ask(shop)
+    ending = hits(client, q="no-such", how="text", begin="5000")[-1]
+    assert isinstance(ending, search.SearchEnding) and ending.how == "text" and ending.begin is not None
+    assert 5000 <= ending.begin <= client.ui.stores.all[0].view().max_physical_offset
+    for begin in ("1", str((1 << 63) - 1)):
+        assert client.get(f"/search?q=order-599&how=key&begin={begin}").status_code == 200
+
+
+def test_what_is_lost_is_said_of_what_was_searched(ask: Asker, damaged: Path):
+    client = ask(damaged)
+    found = hits(client, q="order-30")
+    with open_store(damaged) as view:
+        at = view.get("Orders", 0, 26)
+    where = at.physical_offset + at.size
+    lost = [one for one in found if isinstance(one, search.UnreadableHit)]
+    assert [(one.offset, one.reason) for one in lost] == [(where, "body CRC is wrong")]
+    page = client.get("/search?q=order-30").text
+    assert f"the index has this key at log offset {where}, where no record can be read" in page
+    orders = (hit for hit in hits(client, topic="Orders", limit="60") if isinstance(hit, search.Hit))
+    passed = {hit.message.keys: hit.passed_over for hit in orders}
+    assert passed.pop("order-45") and len(passed) > 50 and not any(passed.values())
+    assert "consumers pass over it" in client.get("/search?q=order-45").text
+
+
+def test_topics_are_offered_if_they_are_few(ask: Asker, shop: Path, monkeypatch: pytest.MonkeyPatch):
+    page = ask(shop).get("/search").text
+    assert '<option value="Orders">' in page and '<option value="订单通知">' in page
+    monkeypatch.setattr(search, "TOPICS_OFFERED", 2)
+    assert '<option value="Orders">' not in ask(shop).get("/search").text
 
 
 def test_nothing_is_said(ask: Asker, shop: Path):

@@ -75,6 +75,8 @@ STORE_PAGES: dict[str, Handler] = {
     "finding": health.finding,
 }
 """Pages of one store, by the last part of their address."""
+FORMS: dict[Handler, Sequence[str]] = {search.search: (), topics.queue: ("topic", "queue"), waiting.waiting: ()}
+"""Pages with a form, which is shown again where a value is wrong; and the values that they cannot be without."""
 
 
 class Ui:
@@ -159,24 +161,30 @@ def _page(ui: Ui, handler: Handler, streams: bool = False) -> Callable[[Request]
         ask = Ask(request.query_params)
         number = request.path_params.get("number")
 
-        def made() -> UiPage:
+        def made(ask: Ask) -> UiPage:
             return handler(ui, None if number is None else ui.stores.at(number), ask)
 
-        def whole() -> UiPage | str:
-            page = made()
+        def whole() -> tuple[UiPage, str | None]:
+            try:
+                page = made(ask)
+            except UsageError as error:
+                if handler not in FORMS or ask.as_json:
+                    raise
+                page = made(Ask({name: ask.text(name) for name in FORMS[handler]}, ask.given))
+                page.problem = str(error)
             page.self_link = f"{request.url.path}?{request.url.query}" if request.url.query else request.url.path
-            return page if streams or ask.as_json else rendered(ui, page)
+            return page, None if ask.as_json or (streams and not page.problem) else rendered(ui, page)
 
         try:
-            found = await _in_time(ui, whole)
+            page, text = await _in_time(ui, whole)
         except Exception as error:
             return await _failure(ui, request, error)
-        if isinstance(found, str):
-            return Response(found, media_type="text/html")
+        if text is not None:
+            return Response(text, 400 if page.problem else 200, media_type="text/html")
         if ask.as_json:
-            lines = iter(found.lines()) if found.lines is not None else iter(())
+            lines = iter(page.lines()) if page.lines is not None else iter(())
             return await _json(ui, request, lines)
-        return Streamed(in_threads(_told(pieces(ui, found)), ui.limiter), media_type="text/html")
+        return Streamed(in_threads(_told(pieces(ui, page)), ui.limiter), media_type="text/html")
 
     return endpoint
 
@@ -250,6 +258,7 @@ async def _failure(ui: Ui, request: Request, error: Exception) -> Response:
     if request.query_params.get("format") == "json":
         return Response(error_json(error), status, media_type=JSON)
     number = request.path_params.get("number", "")
+    number = number if len(ui.stores) > 1 else "0"
     store = next((one for one in ui.stores.all if str(one.number) == number), None)
     near = (getattr(error, "words", ""), getattr(error, "href", ""))
     page = UiPage("error.html", {404: "Not there", 400: "Not so"}.get(status, "Failed"), {"text": text, "near": near})

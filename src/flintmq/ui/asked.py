@@ -12,8 +12,10 @@ INT64_MAX = (1 << 63) - 1
 
 
 class Ask:
-    def __init__(self, given: Mapping[str, str]) -> None:
-        self.given = given
+    """The values of a request; `typed`: those that its form shows again, where some were left out as wrong."""
+
+    def __init__(self, given: Mapping[str, str], typed: Mapping[str, str] | None = None) -> None:
+        self.given, self.typed = given, given if typed is None else typed
 
     @property
     def as_json(self) -> bool:

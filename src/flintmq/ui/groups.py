@@ -9,6 +9,8 @@ from flintmq.errors import MessageNotFoundError
 from flintmq.forensics.cluster_figures import unread_by_group
 from flintmq.forensics.inspect import GroupSummary
 from flintmq.forensics.store_figures import StoreFigures
+from flintmq.store.layout import directories
+from flintmq.store.layout.config_reader import LMQ_OFFSETS, OFFSETS
 from flintmq.ui.asked import Ask
 from flintmq.ui.overview import inspect_lines
 from flintmq.ui.page import UiPage
@@ -35,6 +37,7 @@ def groups(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
         "oldest": oldest,
         "goes": _goes(figures),
         "at_ms": figures.at_ms,
+        "written_ms": _written_ms(one),
         "q": text,
         "most": GROUPS_SHOWN,
     }
@@ -54,9 +57,17 @@ def group(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
         "topics": _by_topic(found),
         "goes": {topic: count for (of, topic), count in _unread(figures).items() if of == name},
         "at_ms": figures.at_ms,
+        "written_ms": _written_ms(one),
         "most": QUEUES_SHOWN,
     }
     return UiPage("group.html", name, words, ["inspect", one.path], inspect_lines([one]), tab="groups", store=one)
+
+
+def _written_ms(one: OpenStore) -> int | None:
+    """Return when the file of the groups' offsets was last written; no file says when each was committed."""
+    names = (directories.CONFIG + "/" + name for name in (OFFSETS, LMQ_OFFSETS))
+    times = (one.effects.modified_ms(f"{one.view().root}/{name}") for name in names)
+    return max((time for time in times if time is not None), default=None)
 
 
 def _by_topic(group: GroupSummary) -> Mapping[str, list[object]]:

@@ -22,12 +22,13 @@ class FieldRun(NamedTuple):
 
 
 class DumpRow(NamedTuple):
-    """A row of 16 bytes; `left` bytes after it are not shown, `blank` cells before it hold other units."""
+    """A row of 16 bytes; `left` bytes from `end` on are not shown, `blank` cells before it hold other units."""
 
     offset: int
     blank: int
     runs: tuple[FieldRun, ...]
     left: int = 0
+    end: int = 0
 
 
 def dump(lines: Iterable[Line]) -> list[DumpRow]:
@@ -36,10 +37,10 @@ def dump(lines: Iterable[Line]) -> list[DumpRow]:
     runs: list[FieldRun] = []
     begin = -1  # position of the first byte of the row at hand
 
-    def close(left: int = 0) -> None:
+    def close(left: int = 0, end: int = 0) -> None:
         nonlocal runs, begin
         if runs:
-            rows.append(DumpRow(begin - begin % ROW, begin % ROW, tuple(runs), left))
+            rows.append(DumpRow(begin - begin % ROW, begin % ROW, tuple(runs), left, end))
         runs, begin = [], -1
 
     for number, line in enumerate(lines):
@@ -55,6 +56,6 @@ def dump(lines: Iterable[Line]) -> list[DumpRow]:
             if at % ROW == 0 and (data or line.length == len(line.data)):
                 close()
         if left := line.length - len(line.data):
-            close(left)
+            close(left, at)
     close()
     return rows

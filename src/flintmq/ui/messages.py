@@ -12,9 +12,9 @@ from flintmq.cli.message_lines import json_line
 from flintmq.config.text import short
 from flintmq.errors import MessageNotFoundError
 from flintmq.forensics.answers.trace import GroupPlace
+from flintmq.forensics.explain.file_kinds import LOG
 from flintmq.forensics.explain.lines import Line
 from flintmq.forensics.explain.run import explain
-from flintmq.forensics.explain.store_context import unit_at_place
 from flintmq.forensics.store_figures import StoreFigures
 from flintmq.message import StoredMessage
 from flintmq.store.view import StoreView
@@ -25,7 +25,7 @@ from flintmq.ui.hex_dump import dump
 from flintmq.ui.links import link, message_link
 from flintmq.ui.page import UiPage, visible
 from flintmq.ui.stores import OpenStore
-from flintmq.ui.topics import Nearest
+from flintmq.ui.topics import Nearest, is_in_queue, passed_over
 
 if TYPE_CHECKING:
     from flintmq.ui.app import Ui
@@ -47,7 +47,7 @@ def message(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
     view = one.view()
     found = _found(one, view, ask)
     figures = one.figures()
-    queued = _in_queue(view, found)
+    queued = is_in_queue(view, found)
     file, position = figures.snapshot.log.path_at(found.physical_offset)
     fate, life = _fate(figures, found), became(one, view, found)
     row = life.row
@@ -67,7 +67,7 @@ def message(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
         "steps_most": STEPS_SHOWN,
         "file": os.path.basename(file),
         "position": position,
-        "passed_over": queued and _is_passed_over(figures, found),
+        "passed_over": bool(passed_over(one, [found])),
         "at_ms": figures.at_ms,
     }
     place = [found.topic, str(found.queue_id), str(found.queue_offset)]
@@ -97,28 +97,30 @@ def bytes_of(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
         text = f"log offset {at} is not in the log, which has {log.min_offset} to {figures.snapshot.end}"
         raise Nearest(text, "the log's first record", link(one.number, "bytes", at=log.min_offset))
     file, position = log.path_at(at)
-    page = explained(one, file, position)
-    page.words["record"] = at
-    return page
+    return explained(one, file, position)
 
 
 def explained(one: OpenStore, file: str, position: int | None) -> UiPage:
     """Explain a file of a store, or one place in it; the file is one that the store itself has named."""
     with explain(file, position, config=one.config) as found:
         lines = list(islice(found.lines, LINES_SHOWN))
-    units = [line.unit for line in lines]
     unit = _unit_at(lines, position) if position is not None else ""
     fields = [line for line in lines if line.unit == unit and line.name != unit.partition(" ")[0]] if unit else []
+    here = [number for number, line in enumerate(lines) if (line in fields if fields else _holds(line, position))]
+    is_log = found.place.kind == LOG
+    sound = is_log and unit.startswith("record") and not any(line.problem for line in fields)
     words: dict[str, Any] = {
         "file": file,
+        "is_local": "://" not in file,
         "lines": lines,
         "fields": fields,
         "dump": dump(fields),
         "start": found.place.start or 0,
         "facts": found.found,
-        "before": _neighbour(lines, units, unit, before=True),
-        "after": _neighbour(lines, units, unit, before=False),
-        "record": None,
+        "is_log": is_log,
+        "before": _neighbour(lines, min(here, default=0) - 1),
+        "after": _neighbour(lines, max(here) + 1) if here else None,
+        "record": (found.place.start or 0) + fields[0].offset if sound else None,
     }
     command = ["explain", file] + ([] if position is None else ["--at", str(position)])
     title = os.path.basename(file) + ("" if position is None else f" at {position:,}")
@@ -131,16 +133,17 @@ def explained(one: OpenStore, file: str, position: int | None) -> UiPage:
 
 
 def _unit_at(lines: Sequence[Line], position: int) -> str:
-    return next((line.unit for line in lines if line.offset <= position < line.offset + line.length), "")
+    return next((line.unit for line in lines if _holds(line, position)), "")
 
 
-def _neighbour(lines: Sequence[Line], units: Sequence[str], unit: str, *, before: bool) -> Line | None:
-    """Return the line of the unit next to the one that is explained, if it is one."""
-    if not unit:
-        return None
-    number = units.index(unit) - 1 if before else len(units) - units[::-1].index(unit)
+def _holds(line: Line, position: int | None) -> bool:
+    return position is not None and line.offset <= position < line.offset + line.length
+
+
+def _neighbour(lines: Sequence[Line], number: int) -> Line | None:
+    """Return a line if it is a record, a unit, or damage: none that stands for all the rest of the file."""
     found = lines[number] if 0 <= number < len(lines) else None
-    return found if found is not None and found.unit else None
+    return found if found is not None and (found.unit or found.problem) else None
 
 
 def _found(one: OpenStore, view: StoreView, ask: Ask) -> StoredMessage:
@@ -182,22 +185,6 @@ def _nearest(one: OpenStore, view: StoreView, error: Exception, topic: str, queu
         href = link(one.number, "queue", topic=topic, queue=queue, offset=near)
         return Nearest(str(error), f"the queue from offset {near} on", href)
     return Nearest(str(error), "all topics", link(one.number, "topics"))
-
-
-def _in_queue(view: StoreView, found: StoredMessage) -> bool:
-    try:
-        return view.get(found.topic, found.queue_id, found.queue_offset).physical_offset == found.physical_offset
-    except MessageNotFoundError:
-        return False
-
-
-def _is_passed_over(figures: StoreFigures, found: StoredMessage) -> bool:
-    """Return whether the unit at a message's place is another one, or none: consumers do not get it."""
-    snapshot = figures.snapshot
-    unit = unit_at_place(snapshot.root, found, snapshot.effects)
-    if unit is not None and not unit[2].size and not figures.content.clean:
-        return False  # it may only not be dispatched yet
-    return unit is not None and (unit[2].physical_offset, unit[2].size) != (found.physical_offset, found.size)
 
 
 def _groups(figures: StoreFigures, found: StoredMessage) -> list[GroupPlace]:

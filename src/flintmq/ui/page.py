@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,7 @@ class UiPage:
     also: Sequence[Sequence[str]] = field(default_factory=tuple)  # further commands
     mend: Sequence[str] = ()  # the command that mends what the page shows; it writes
     self_link: str = ""  # its own address
+    problem: str = ""  # what is wrong in the values of its form
 
 
 def visible(text: object, limit: int = NAME_CHARS) -> str:
@@ -53,6 +55,14 @@ def visible(text: object, limit: int = NAME_CHARS) -> str:
 
 def time_text(ms: int | None) -> str:
     return "–" if ms is None else iso(ms).replace("T", " ").replace("Z", "")
+
+
+def local_text(ms: int) -> str:
+    """Return the time of day of this machine, with its zone's name; a dash for a year that no calendar has."""
+    try:
+        return datetime.fromtimestamp(ms // 1000).astimezone().strftime("%H:%M %Z")
+    except (ValueError, OverflowError, OSError):
+        return "–"
 
 
 def rate_text(rate: float, of_bytes: bool) -> str:
@@ -79,9 +89,11 @@ def templates() -> Environment:
     made.filters |= {
         "visible": visible,
         "time": time_text,
+        "local": local_text,
         "size": size,
         "duration": duration,
         "rate": rate_text,
+        "shell_word": shell_word,
         "ago": lambda ms: f"{duration(max(ms, 0) // 1000 * 1000)} ago" if ms >= 1000 else "just now",
         "number": lambda count: f"{count:,}",
         "shown_command": lambda words: " ".join(map(shell_word, ["flintmq", *words])),

@@ -30,6 +30,7 @@ from flintmq.ui.asked import Ask
 from flintmq.ui.links import option
 from flintmq.ui.page import UiPage
 from flintmq.ui.stores import OpenStore
+from flintmq.ui.topics import passed_over
 
 if TYPE_CHECKING:
     from flintmq.ui.app import Ui
@@ -37,8 +38,9 @@ if TYPE_CHECKING:
 HOW = ("auto", "key", "text", "property")
 HITS, MOST_HITS = 100, 1000
 SECONDS = 120.0
-"""Of one search; a further one begins where it ended, by `since`."""
+"""Of one search; a further one begins where it ended, by `begin`."""
 TOPICS_IN_INDEX = 2000
+TOPICS_OFFERED = 500
 INDEX_SECONDS = 2.0
 PROGRESS_S = 0.25
 _OFFSET_ID = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
@@ -48,6 +50,15 @@ class Hit(NamedTuple):
     store: OpenStore
     message: StoredMessage
     how: str
+    passed_over: bool
+
+
+class UnreadableHit(NamedTuple):
+    """A place in the log that the index has for the key, and from which no record can be read."""
+
+    store: OpenStore
+    offset: int
+    reason: str
 
 
 class SoFar(NamedTuple):
@@ -59,11 +70,16 @@ class SoFar(NamedTuple):
 
 
 class SearchEnding(NamedTuple):
-    """How the search in a store ended; `links` has no more."""
+    """How the search in a store ended; there may be more from log offset `begin` on, by the walk `how`."""
 
     store: OpenStore
     text: str
     whole: bool
+    how: str = ""
+    begin: int | None = None
+
+
+Found = Hit | UnreadableHit | SoFar | SearchEnding
 
 
 class Over(Exception):
@@ -94,6 +110,7 @@ class SearchWords:
     limit: int
     unpack: bool
     store: str
+    begin: int
 
     @staticmethod
     def of(ask: Ask) -> SearchWords:
@@ -107,8 +124,9 @@ class SearchWords:
             parse_property("property", q)
         limit = ask.number("limit", HITS, MOST_HITS)
         return SearchWords(
-            q, how, ask.text("topic"), ask.text("tag"), since, until, limit, bool(ask.text("unpack")), ask.text("store")
-        )
+            q, how, ask.text("topic"), ask.text("tag"), since, until, limit, bool(ask.text("unpack")),
+            ask.text("store"), ask.number("begin"),
+        )  # fmt: skip
 
     @property
     def empty(self) -> bool:
@@ -146,6 +164,7 @@ class SearchWords:
             found += option(names[how], self.q)
         found += [*option("--topic", self.topic), *option("--tag", self.tag)]
         found += [*option("--since", self.since), *option("--until", self.until)]
+        found += option("--from-offset", self.begin or "")
         return [*found, "--limit", str(self.limit), *(["--decompress"] if self.unpack else [])]
 
 
@@ -156,7 +175,8 @@ def search(ui: Ui, _: OpenStore | None, ask: Ask) -> UiPage:
     words = {
         "wanted": wanted,
         "hits": iter(()) if wanted.empty else _watched(ui, wanted, stores),
-        "given": ask.given,
+        "given": ask.typed,
+        "topics": _topics(stores),
         "kind_of": lambda item: type(item).__name__,
     }
     shown = stores[0] if len(stores) == 1 else None
@@ -189,10 +209,11 @@ def _all(wanted: SearchWords, one: OpenStore) -> Iterator[Iterator[tuple[StoredM
             raise UsageError(f"it takes over {SECONDS:.0f} s; run the command, or give a topic or a time")
 
     selection = wanted.selection(wanted.passes[0])
-    yield from MessageScan(one.path, selection, one.config, Bodies(wanted.unpack), True, watch).by_piece()
+    bodies = Bodies(wanted.unpack)
+    yield from MessageScan(one.path, selection, one.config, bodies, True, watch, begin=wanted.begin).by_piece()
 
 
-def _watched(ui: Ui, wanted: SearchWords, stores: Sequence[OpenStore]) -> Iterator[Hit | SoFar | SearchEnding]:
+def _watched(ui: Ui, wanted: SearchWords, stores: Sequence[OpenStore]) -> Iterator[Found]:
     """Yield all of a search, if not too many run."""
     if not ui.searches.acquire(blocking=False):
         raise UsageError("as many searches run as this server allows; stop one, or wait")
@@ -207,16 +228,26 @@ def _watched(ui: Ui, wanted: SearchWords, stores: Sequence[OpenStore]) -> Iterat
         ui.searches.release()
 
 
-def _in_store(wanted: SearchWords, one: OpenStore, left: int, until: Until) -> Iterator[Hit | SoFar | SearchEnding]:
+def _topics(stores: Sequence[OpenStore]) -> list[str]:
+    """Return the topics to choose from; none if they are too many."""
+    found = set[str]()
+    for one in stores:
+        with suppress(FlintError, OSError):
+            found.update(one.view().topics())
+    return sorted(found) if len(found) <= TOPICS_OFFERED else []
+
+
+def _in_store(wanted: SearchWords, one: OpenStore, left: int, until: Until) -> Iterator[Found]:
     try:
         yield from _find(wanted, one, left, until)
     except (FlintError, OSError) as error:
         yield SearchEnding(one, str(error), False)
 
 
-def _find(wanted: SearchWords, one: OpenStore, left: int, until: Until) -> Iterator[Hit | SoFar | SearchEnding]:
+def _find(wanted: SearchWords, one: OpenStore, left: int, until: Until) -> Iterator[Found]:
     seen: set[int] = set()
-    for hit in _at_once(wanted, one):
+    unread: set[int] = set()
+    for hit in _at_once(wanted, one, unread):
         if hit.message.physical_offset not in seen and len(seen) < left:
             seen.add(hit.message.physical_offset)
             yield hit
@@ -229,30 +260,41 @@ def _find(wanted: SearchWords, one: OpenStore, left: int, until: Until) -> Itera
                 if item.physical_offset in seen:
                     continue
                 if len(seen) >= left:
-                    yield SearchEnding(one, f"the first {wanted.limit} are shown, there are more", False)
+                    text = f"the first {wanted.limit} are shown, there are more"
+                    yield SearchEnding(one, text, False, how, item.physical_offset)
                     return
                 seen.add(item.physical_offset)
-                yield Hit(one, item, how)
+                yield _hit(one, item, how)
             else:
                 yield item
+        for damage in walk.scan.report.damages:
+            for at in sorted(at for at in unread if damage.offset <= at < damage.end):
+                yield UnreadableHit(one, at, damage.reason)
+                unread.discard(at)
         texts.append(walk.text())
         lost += walk.lost
         if walk.over:
-            yield SearchEnding(one, f"stopped after {SECONDS:.0f} s: {walk.text()}", False)
+            begin = max(walk.scan.walk.log.min_offset + walk.done, wanted.begin)
+            yield SearchEnding(one, f"stopped after {SECONDS:.0f} s: {walk.text()}", False, how, begin)
             return
     count = f"{len(seen)} message{'s' * (len(seen) != 1)}" if seen else "nothing"
     yield SearchEnding(one, f"{count} found in {'; '.join(texts)}", not lost)
+
+
+def _hit(one: OpenStore, message: StoredMessage, how: str) -> Hit:
+    return Hit(one, message, how, bool(passed_over(one, [message])))
 
 
 class _Walk:
     """One walk over a log: its messages, and now and then how far it is. Iterate once."""
 
     def __init__(self, wanted: SearchWords, one: OpenStore, how: str, until: Until) -> None:
-        self.one, self.until, self.over = one, until, False
+        self.one, self.until, self.over, self.begin = one, until, False, wanted.begin
         self.done = self.total = 0
         self.names = {"key": "keys and ids", "text": "bodies", "property": "properties", "": "records"}[how]
         bodies = Bodies(wanted.unpack)
-        self.scan = MessageScan(one.path, wanted.selection(how), one.config, bodies, True, self._note)
+        selection = wanted.selection(how)
+        self.scan = MessageScan(one.path, selection, one.config, bodies, True, self._note, begin=wanted.begin)
 
     def _note(self, done: int, total: int) -> None:
         self.done, self.total = done, total
@@ -277,7 +319,8 @@ class _Walk:
     def text(self) -> str:
         zones = self.scan.walk.zones
         skipped = zones.skipped_bytes if zones is not None else 0
-        found = f"the {self.names} of {size(max(self.done - skipped, 0))}"
+        before = max(self.begin - self.scan.walk.log.min_offset, 0)
+        found = f"the {self.names} of {size(max(self.done - skipped - before, 0))}"
         if skipped:
             found += f" of log ({size(skipped)} left out: their zones say that nothing wanted is there)"
         else:
@@ -287,24 +330,30 @@ class _Walk:
         return found
 
 
-def _at_once(wanted: SearchWords, one: OpenStore) -> Iterator[Hit]:
-    """Yield what an offset id names, and what the index has under a key; the walk after it finds all."""
-    if not wanted.q or wanted.how not in ("auto", "key"):
+def _at_once(wanted: SearchWords, one: OpenStore, unread: set[int]) -> Iterator[Hit]:
+    """Yield what an offset id names, and what the index has under a key; the walk after it finds all.
+
+    `unread` receives log offsets that the index names, and where no record is.
+    """
+    if not wanted.q or wanted.begin or wanted.how not in ("auto", "key"):
         return
     view = one.view()
     if wanted.is_id:
         with suppress(MessageNotFoundError, UsageError):
-            yield Hit(one, view.get_by_offset_msg_id(wanted.q), "offset id")
+            yield _hit(one, view.get_by_offset_msg_id(wanted.q), "offset id")
     topics = [wanted.topic] if wanted.topic else view.topics()[:TOPICS_IN_INDEX]
     hashes = {key_hash(topic, wanted.q) for topic in topics}
     until = time.monotonic() + INDEX_SECONDS
     keyed = wanted.selection("key")
     for file in reversed(discover(view.root, one.config, one.effects)):
         for offset in _in_file(file, hashes, until):
-            with suppress(MessageNotFoundError, CorruptStoreError):
+            try:
                 message = view.get_at(offset)
-                if keyed.predicate.wants(message) and keyed.wants(message):
-                    yield Hit(one, message, "index")
+            except (MessageNotFoundError, CorruptStoreError):
+                unread.add(offset)
+                continue
+            if keyed.predicate.wants(message) and keyed.wants(message):
+                yield _hit(one, message, "index")
 
 
 def _in_file(file: IndexFileReader, hashes: Iterable[int], until: float) -> Iterator[int]:

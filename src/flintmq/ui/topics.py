@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flintmq.cli.message_lines import json_line
 from flintmq.config.text import closest, short
-from flintmq.errors import MessageNotFoundError
+from flintmq.errors import FlintError, MessageNotFoundError
 from flintmq.forensics.topic_tail import TopicTail, messages_from, must_have
+from flintmq.format.consume_queue import Unit
 from flintmq.message import StoredMessage
-from flintmq.store.commitlog.report import Report
+from flintmq.store.commitlog.report import Damage, Report
+from flintmq.store.consumequeue.reader import plain_queue
+from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.view import QueueInfo, StoreView
 from flintmq.ui import rates
 from flintmq.ui.asked import Ask
@@ -77,7 +81,8 @@ def topic(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
         "messages": sum(queue.max_offset - queue.min_offset for queue in queues),
         "largest": max((queue.max_offset - queue.min_offset for queue in queues), default=0),
         "chart": rates.topic_chart(view, queues),
-        "newest": newest[::-1],
+        "newest": rows_of(newest, tail.report)[::-1],
+        "passed": passed_over(one, newest),
         "first": _first(view, queues),
         "lags": sorted((lag for lag in figures.lags if lag.topic == name), key=lambda lag: -lag.messages),
         "at_ms": figures.at_ms,
@@ -105,14 +110,15 @@ def queue(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
     words = {
         "info": info,
         "topic": name,
-        "messages": messages,
+        "rows": rows_of(messages, report),
+        "passed": passed_over(one, messages),
+        "given": ask.typed,
         "begin": begin,
         "asked": offset,
         "next": following,
         "step": MESSAGES_SHOWN,
         "groups": _places(one, info),
         "all_queues": known[:QUEUES_SHOWN],
-        "lost": report.damages[:NEWEST],
     }
     if begin == last:
         command = ["tail", one.path, name, "--queue", str(number), "--limit", str(MESSAGES_SHOWN)]
@@ -125,6 +131,40 @@ def queue(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
 def json_lines(messages: Sequence[StoredMessage]) -> Callable[[], Iterator[str]]:
     """Make what `--json` prints of messages, their bodies as stored."""
     return lambda: (json_line(message, message.body) for message in messages)
+
+
+def rows_of(messages: Sequence[StoredMessage], report: Report) -> list[StoredMessage | Damage]:
+    """Return messages with the places among them that cannot be read, in the order of the log."""
+    lost = {damage.offset: damage for damage in report.damages[:MESSAGES_SHOWN]}
+    rows: list[StoredMessage | Damage] = [*messages, *lost.values()]
+    return sorted(rows, key=lambda row: row.offset if isinstance(row, Damage) else row.physical_offset)
+
+
+def passed_over(one: OpenStore, messages: Sequence[StoredMessage]) -> set[int]:
+    """Return the log offsets of messages whose units are lost or point elsewhere: consumers do not get them."""
+    queues: dict[QueueName, dict[int, StoredMessage]] = {}
+    for message in messages:
+        queues.setdefault(QueueName(message.topic, message.queue_id), {})[message.queue_offset] = message
+    view, found = one.view(), set[int]()
+    for name, at in queues.items():
+        with suppress(FlintError, OSError, ValueError):  # then it is not known
+            for number, unit in plain_queue(view.root, name, one.effects).units(min(at), max(at) + 1):
+                stored = at.get(number)
+                if stored is None or not isinstance(unit, Unit) or unit[:2] == (stored.physical_offset, stored.size):
+                    continue
+                # One that is zeros may only not be dispatched yet.
+                if (unit.size or one.figures().content.clean) and is_in_queue(view, stored):
+                    found.add(stored.physical_offset)
+    return found
+
+
+def is_in_queue(view: StoreView, message: StoredMessage) -> bool:
+    """Return whether a message is the one at its place in its queue, by the queue or by the log."""
+    try:
+        found = view.get(message.topic, message.queue_id, message.queue_offset)
+        return found.physical_offset == message.physical_offset
+    except MessageNotFoundError:
+        return False
 
 
 def _queues(one: OpenStore, view: StoreView, topic: str) -> list[QueueInfo]:

@@ -57,6 +57,8 @@ SELECTIONS: list[tuple[list[str], Callable[[dict[str, Any]], bool]]] = [
     ),
     (["--key", "663B6D3606C1F8F8E8F7CAFB30639763"], lambda r: key_of(r, "663B6D3606C1F8F8E8F7CAFB30639763")),
     (["--since", str(MIDDLE)], lambda r: r["store_timestamp"] >= MIDDLE),
+    (["--from-offset", "5001"], lambda r: r["physical_offset"] >= 5001),
+    (["--from-offset", str(1 << 60)], lambda r: False),
     (["--until", str(MIDDLE)], lambda r: r["store_timestamp"] < MIDDLE),
     (
         ["--since", "2026-11-20T09:36:21Z", "--topic", "Orders"],

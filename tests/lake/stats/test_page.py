@@ -230,3 +230,15 @@ def test_a_browser_shows_it_and_runs_nothing(tmp_path: Path) -> None:
     found = Outline(dom.removeprefix(MARK))
     assert "script" not in found.tags and "img" not in found.tags
     assert "1,200" in found.text and "<b>k</b>" in found.text
+
+
+def test_axe_finds_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    found = hostile()
+    found.compared = compared(found.as_dict() | {"path": "older.json"}, found.as_dict())
+    file.write_text(page(found), encoding="utf-8")
+    with browser.launched() as chromium:
+        for width, scheme in ((1400, "light"), (400, "light"), (1400, "dark"), (400, "dark")):
+            shown = chromium.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+            shown.goto(file.as_uri())
+            assert browser.axe(shown) == [], (width, scheme)

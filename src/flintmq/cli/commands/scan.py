@@ -82,6 +82,7 @@ class MessageScan:
 
     Args:
         lenient: skip damaged ranges and report them; otherwise they are an error.
+        begin: log offset of the first record, or of none after which the next one is looked for.
     """
 
     def __init__(
@@ -93,8 +94,10 @@ class MessageScan:
         lenient: bool = False,
         progress: Progress = no_progress,
         report: Report | None = None,
+        begin: int = 0,
     ) -> None:
         from flintmq.store.commitlog.report import Report
+        from flintmq.store.commitlog.resync import first_record
         from flintmq.store.commitlog.snapshot import Snapshot
         from flintmq.store.commitlog.walk import LogWalk
         from flintmq.store.commitlog.zones import zones_for
@@ -103,7 +106,8 @@ class MessageScan:
         self.found = 0
         self.report = report if report is not None else Report()  # damage and notes, complete after the last message
         snapshot = Snapshot.open(store, config)
-        self.walk = LogWalk(snapshot.log, snapshot.facts, strict=not lenient, report=self.report)
+        first = first_record(snapshot.log, begin) if begin else 0
+        self.walk = LogWalk(snapshot.log, snapshot.facts, first, strict=not lenient, report=self.report)
         self.walk.use_zones(zones_for(snapshot.log, selection.predicate))
 
     def __iter__(self) -> Iterator[tuple[StoredMessage, bytes]]:
@@ -179,6 +183,7 @@ class ScanWords(BodyWords):
     key: list[str] | None = option("--key K", "Only messages with this key or unique id. May be repeated.", text=True)
     grep: str | None = option("--grep TEXT", "Only messages whose body holds this text.")
     having: str | None = option("--property NAME=VALUE", "Only messages with this property.", text=True)
+    from_offset: int | None = option("--from-offset N", "Only records from this log offset on.", min=0)
     limit: LimitOption = None
     template: Annotated[str | None, template_option("A line of your own, such as '{topic} {body}'.")] = None
     decompress: DecompressOption = False
@@ -229,7 +234,7 @@ def command(words: ScanWords) -> int:
     writers = [message_writer(words.template, words.as_json, **member.words) for member in members]
     with out.progress("scanning") as progress:
         scans = [
-            MessageScan(path, selection, config, bodies, words.skip_damage, part, report)
+            MessageScan(path, selection, config, bodies, words.skip_damage, part, report, words.from_offset or 0)
             for path, part in zip(paths, parts_of(progress, len(paths)), strict=True)
         ]
         lines = (write(message, body) for scan, write in zip(scans, writers, strict=True) for message, body in scan)
