@@ -1,6 +1,7 @@
 """flintmq.pyz: the core as one file, in an empty directory, with no package but Python's own."""
 
 import ast
+import json
 import shutil
 import subprocess
 import sys
@@ -98,6 +99,10 @@ def test_spark_is_not_begun_where_it_is_installed(pyz: Path, golden: Callable[[s
     """Its workers could not import from the file."""
     done = run(sys.executable, "-I", pyz, "spark", "stats", golden("basic").path, "--out", "x.html", cwd=tmp_path)
     assert done.returncode == 8 and "pip install 'flintmq[spark]'" in done.stderr
+    told = run(sys.executable, "-I", pyz, "doctor", "--json", cwd=tmp_path)
+    checks = [one for one in json.loads(told.stdout)["checks"] if one["name"].startswith("spark")]
+    assert [(one["name"], one["state"]) for one in checks] == [("spark", "missing")]
+    assert "not in this one file" in checks[0]["found"]
 
 
 def test_it_is_made_the_same_each_time(pyz: Path, pure_wheel: Path, tmp_path: Path) -> None:

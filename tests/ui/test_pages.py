@@ -29,11 +29,29 @@ def commands_of(page: str) -> list[list[str]]:
     return [shlex.split(html.unescape(one))[1:] for one in found]
 
 
-def test_a_page_is_its_commands_json(ask: Asker, run: Run, shop: Path):  # noqa: F811
-    client = ask(shop)
+BROKER_CONF = """
+brokerName = broker a
+fileReservedTime = 48
+messageDelayLevel = 1s 5s 10s
+mappedFileSizeCommitLog = 1048576
+maxHashSlotNum = 99
+osPageCacheBusyTimeOutMills = 700
+namesrvAddr = elsewhere:9876
+"""
+"""Keys that act, one of them wrongly (--set says otherwise); one without effect; and one that is not the store's."""
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["plain", "--config and --set"])
+def test_a_page_is_its_commands_json(ask: Asker, run: Run, shop: Path, tmp_path: Path, given: bool):  # noqa: F811
+    conf = tmp_path / "broker a.conf"
+    conf.write_text(BROKER_CONF)
+    keys = {"maxHashSlotNum": "64", "maxIndexNum": "256"}
+    client = ask(shop, keys=keys, broker_conf=conf) if given else ask(shop)
+    client.post("/0/health", data={"action": "start", "key": client.ui.key})
+    client.ui.checks[0].wait(60)
     places = [
-        "/0/", "/0/topics", "/0/groups", "/0/waiting?what=timers", "/0/topic?name=Orders",
-        "/0/queue?topic=Orders&queue=1",
+        "/0/", "/0/topics", "/0/groups", "/0/group?name=billing", "/0/waiting", "/0/waiting?what=timers",
+        "/0/topic?name=Orders", "/0/queue?topic=Orders&queue=1", "/0/health", "/0/retention",
         "/0/queue?topic=Orders&queue=0&offset=100", "/0/message?topic=Orders&queue=0&offset=7", "/0/bytes?at=0",
         "/search?q=order-7&how=key", "/search?q=sku-2&how=text&topic=Orders", "/search?q=region%3Dcn&how=property",
         "/0/tail?topic=Orders",
@@ -41,13 +59,35 @@ def test_a_page_is_its_commands_json(ask: Asker, run: Run, shop: Path):  # noqa:
     for place in places:
         page = client.get(place)
         assert page.status_code == 200, (place, page.text)
-        command = [word for word in commands_of(page.text)[0] if word != "--follow"]
+        first, *others = [[word for word in one if word != "--follow"] for one in commands_of(page.text)]
+        assert ("--set" in first) is given and ("maxHashSlotNum=64" in first) is given, first
         if place == "/0/tail?topic=Orders":
-            command += ["--limit", "20"]
-        printed = run(*command, "--json")
-        given = client.get(place + ("&" if "?" in place else "?") + "format=json")
-        assert given.text == printed.out, (place, command)
-        assert given.text, place
+            first += ["--limit", "20"]
+        if place != "/0/waiting":  # whose commands are one page
+            for command in others:
+                assert run(*command, "--json").code == 0, command
+            others = []
+        printed = "".join(run(*command, "--json").out for command in (first, *others))
+        given_json = client.get(place + ("&" if "?" in place else "?") + "format=json").text
+        if place == "/0/retention":  # it has the present time
+            printed, given_json = (re.sub(r'"at":[0-9]+', "", text) for text in (printed, given_json))
+            assert ('"reserved_hours":48' in printed) is given and ("--config" in first) is given
+        assert given_json == printed, (place, first)
+        assert given_json or place == "/0/waiting", place
+
+
+def test_a_command_has_the_keys_of_the_file(ask: Asker, shop: Path, tmp_path: Path):
+    conf = tmp_path / "broker.conf"
+    conf.write_text(BROKER_CONF)
+    client = ask(shop, keys={"maxHashSlotNum": "64"}, broker_conf=conf)
+    of_file = ["brokerName=broker a", "fileReservedTime=48", "mappedFileSizeCommitLog=1048576", "maxHashSlotNum=99"]
+    of_file += ["messageDelayLevel=1s 5s 10s", "osPageCacheBusyTimeOutMills=700"]
+    words = [word for one in [*sorted(of_file), "maxHashSlotNum=64"] for word in ("--set", one)]
+    conf.unlink()  # the pages are those of the start
+    page = client.get("/0/").text
+    assert commands_of(page) == [["inspect", str(shop), *words]]
+    named = commands_of(client.get("/0/message?topic=Orders&queue=0&offset=7").text)
+    assert named[-1][0] == "trace" and named[-1][-4:] == ["--config", str(conf), "--set", "maxHashSlotNum=64"]
 
 
 def test_golden_messages_are_as_java_reads_them(ask: Asker, golden: Callable[[str], Golden]):

@@ -167,12 +167,21 @@ def _extra(name: str) -> Check:
     versions = {one: installed(one) for one in wanted}
     if missing := [one for one, version in versions.items() if version is None]:
         advice = f"pip install 'flintmq[{name}]'"
+        if is_refused(missing[0]):
+            found = f"not in this one file: workers cannot import from it ({purpose})"
+            return Check(name, OPTIONAL, found, f"install the package where it can be: {advice}")
         return Check(name, OPTIONAL, f"not installed: {', '.join(missing)} ({purpose})", advice)
     return Check(name, OK, ", ".join(f"{one} {version}" for one, version in versions.items()))
 
 
 def installed(name: str) -> str | None:
+    """Return the version of a distribution; None if it is not there, or is refused."""
     try:
-        return importlib.metadata.version(name)
+        return None if is_refused(name) else importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def is_refused(name: str) -> bool:
+    """Return whether flintmq.pyz has made a package impossible to import."""
+    return name in sys.modules and sys.modules[name] is None

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from html import escape
 from importlib.resources import files
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 from urllib.parse import parse_qs
 
 import anyio
@@ -23,6 +23,7 @@ from starlette.routing import Route
 from flintmq.cli.body_option import Bodies
 from flintmq.cli.output import error_line
 from flintmq.cluster.member import Member
+from flintmq.config.key_effects import text_of
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import (
     FlintError,
@@ -33,10 +34,11 @@ from flintmq.errors import (
     UnknownTopicError,
     UsageError,
 )
-from flintmq.ui import groups, health, messages, overview, search, tail, topics, waiting
+from flintmq.ui import export, groups, health, messages, overview, search, tail, topics, waiting
 from flintmq.ui.asked import Ask
+from flintmq.ui.background import BackgroundCheck
+from flintmq.ui.export import NamedTable, TableCheck
 from flintmq.ui.health import StoreCheck
-from flintmq.ui.links import link
 from flintmq.ui.page import UiPage, pieces, rendered
 from flintmq.ui.stores import OpenStore, Stores
 from flintmq.ui.streaming import Streamed, in_threads
@@ -48,6 +50,8 @@ SECONDS = 30.0
 """Of one page; a search and a tail have limits of their own."""
 SEARCHES, TAILS = 4, 12
 FORM_BYTES = 4096
+TAKE_CONFIG = ("retention", "trace")
+"""First words of the commands on pages that have `--config`."""
 STATIC = {"ui.css": "text/css; charset=utf-8", "ui.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml"}
 STATUS: Sequence[tuple[type[Exception], int]] = (
     (MessageNotFoundError, 404), (UnknownTopicError, 404), (NotAStoreError, 404), (UsageError, 400),
@@ -78,7 +82,9 @@ class Ui:
     """What the pages of one server share.
 
     Args:
-        settings: the words of `--set` that the server was given, for the commands on its pages.
+        settings: the words of `--set` that the server was given, for the commands on its pages; likewise
+        broker_conf: its file of `--config`.
+        table: of exports of these stores; None: none was named.
 
     Attributes:
         key: what a form must bring that was made here.
@@ -86,16 +92,32 @@ class Ui:
     """
 
     def __init__(
-        self, members: Sequence[Member], config: StoreConfig, bodies: Bodies, settings: Sequence[str] = ()
+        self,
+        members: Sequence[Member],
+        config: StoreConfig,
+        bodies: Bodies,
+        settings: Sequence[str] = (),
+        broker_conf: str | None = None,
+        table: NamedTable | None = None,
     ) -> None:
         self.stores, self.bodies = Stores(members, config), bodies
-        self.settings = [word for one in settings for word in ("--set", one)]
+        self.settings, keys = _set_words(settings), StoreConfig.of(broker_conf)
+        self._by_keys = _set_words(f"{key}={text_of(keys, key)}" for key in sorted(keys.given))
+        self._by_file = ["--config", broker_conf] if broker_conf else []
         self.key = secrets.token_urlsafe(16)
         self.checks: dict[int, StoreCheck] = {}
+        self.table, self.comparison = table, cast("TableCheck | None", None)
         self.searches = threading.BoundedSemaphore(SEARCHES)
         self.tails, self.tails_most = 0, TAILS
         self.closing = threading.Event()
         self._limiter: CapacityLimiter | None = None
+
+    def given_words(self, command: str = "") -> list[str]:
+        """Return the words that make a command read as this server does, by the command's first word.
+
+        Few commands take a broker.conf; the others get its keys.
+        """
+        return [*(self._by_file if command in TAKE_CONFIG else self._by_keys), *self.settings]
 
     @property
     def limiter(self) -> CapacityLimiter:
@@ -104,10 +126,18 @@ class Ui:
             self._limiter = CapacityLimiter(THREADS)
         return self._limiter
 
+    @property
+    def all_checks(self) -> list[BackgroundCheck[Any]]:
+        return [*self.checks.values(), *([] if self.comparison is None else [self.comparison])]
+
     def close(self) -> None:
         self.closing.set()
-        for check in self.checks.values():
+        for check in self.all_checks:
             check.stop.set()
+
+
+def _set_words(settings: Iterable[str]) -> list[str]:
+    return [word for one in settings for word in ("--set", one)]
 
 
 def make_app(ui: Ui) -> Starlette:
@@ -121,6 +151,8 @@ def make_app(ui: Ui) -> Starlette:
 
     routes = [
         Route("/", _page(ui, overview.home)),
+        Route("/export", _page(ui, export.export), methods=["GET"]),
+        Route("/export", partial(_act, ui), methods=["POST"]),
         Route("/search", _page(ui, search.search, streams=True)),
         Route("/static/{name}", file),
         Route("/{number}/body", partial(_body, ui)),
@@ -263,7 +295,7 @@ async def _events(ui: Ui, request: Request) -> Response:
 
 
 async def _act(ui: Ui, request: Request) -> Response:
-    """Begin or stop a verification, asked for by a form of this server."""
+    """Begin or stop a check, asked for by a form of this server."""
     data = b""
     async for part in request.stream():
         data += part
@@ -272,9 +304,12 @@ async def _act(ui: Ui, request: Request) -> Response:
     given = {name: values[0] for name, values in parse_qs(data.decode("latin-1")).items()}
     if not secrets.compare_digest(given.get("key", "").encode(), ui.key.encode()):
         return PlainTextResponse("the form is not of this server, or of one that ended; load the page again\n", 403)
+    number, action = request.path_params.get("number"), given.get("action", "")
     try:
-        one = ui.stores.at(request.path_params["number"])
-        health.act(ui, one, given.get("action", ""))
+        if number is None:
+            export.act(ui, action)
+        else:
+            health.act(ui, ui.stores.at(number), action)
     except Exception as error:
         return await _failure(ui, request, error)
-    return RedirectResponse(link(one.number, "health"), 303)
+    return RedirectResponse(request.url.path, 303)

@@ -26,7 +26,7 @@ class UiPage:
     """A page.
 
     Attributes:
-        command: words of the command that gives the same; `--set` of the server is added.
+        command: words of the command that gives the same; `--set` and `--config` of the server are added.
         lines: the JSON that this command prints, a line each; None where it has none.
         tab: the tab that is marked as the current one.
         again_s: seconds after which the browser loads the page again; 0: never.
@@ -97,7 +97,7 @@ def rendered(ui: Ui, page: UiPage) -> str:
 def pieces(ui: Ui, page: UiPage) -> Iterator[str]:
     """Yield the page's text as the template makes it, for pages whose rows are found meanwhile."""
     told = [("The same as a command", page.command), *(("and", words) for words in page.also), (MENDS, page.mend)]
-    commands = [(label, [*words, *ui.settings]) for label, words in told if words]
+    commands = [(label, [*words, *ui.given_words(words[0])]) for label, words in told if words]
     given = {
         "ui": ui, "page": page, "title": page.title, "store": page.store, "commands": commands,
         **page.words,

@@ -1,5 +1,6 @@
 """Answers about other stores than one stopped directory: buckets, clusters, live ones, and hostile records."""
 
+import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,6 +13,7 @@ from flintmq import Message, MessageStore
 from flintmq.cluster.member import Member
 from flintmq.config.keys import StoreConfig
 from flintmq.forensics.answers import collect
+from flintmq.forensics.answers.answer import Answer
 from flintmq.forensics.answers.collect import TraceAsked
 from flintmq.forensics.answers.dead import dead
 from flintmq.forensics.answers.halves import halves
@@ -25,6 +27,8 @@ from tests.compat.stores import Golden
 from tests.support.engine import open_small
 from tests.support.makers import config_of
 from tests.support.threads import within
+
+SMALL = {"mappedFileSizeCommitLog": 1 << 20, "maxHashSlotNum": 64, "maxIndexNum": 256}
 
 
 def all_of(members: list[Member], config: StoreConfig) -> list[Any]:
@@ -190,3 +194,43 @@ def test_a_message_of_a_deleted_topic_is_no_message_for_consumers(tmp_path: Path
         assert store.wait_dispatched(5)
     rows = trace([Member(str(tmp_path), "")], TraceAsked(key="k")).rows
     assert [row.state for row in rows] == ["deleted", "delivered"]
+
+
+ONLY_ONES: dict[str, tuple[str, Callable[[MessageStore], object], Callable[[list[Member]], Answer[Any]]]] = {
+    "outcome": ("RMQ_SYS_TRANS_OP_HALF_TOPIC", lambda store: store.begin(Message("T", b"x"), "G").rollback(), halves),
+    "half": ("RMQ_SYS_TRANS_HALF_TOPIC", lambda store: store.begin(Message("T", b"x"), "G"), halves),
+    "delay": ("SCHEDULE_TOPIC_XXXX", lambda store: store.put(Message("T", b"x", delay_level=10)), timers),
+    "timer": (
+        "rmq_sys_wheel_timer",
+        lambda store: store.put(Message("T", b"x", properties={"TIMER_DELAY_SEC": "3600"})),
+        timers,
+    ),
+    "dead": ("%DLQ%g", lambda store: store.put(Message("%DLQ%g", b"x")), dead),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "has_queue"), [*((kind, True) for kind in ONLY_ONES), ("outcome", False), ("half", False)]
+)
+def test_the_damage_of_an_only_record_is_said(tmp_path: Path, kind: str, has_queue: bool):
+    """No record of its queue can be read, so nothing but a unit, or the log itself, shows that there was one."""
+    topic, put, ask = ONLY_ONES[kind]
+    root = tmp_path / "store"
+    with MessageStore(root, config=SMALL) as store:
+        put(store)
+        for _ in range(3):
+            store.put(Message("Other", b"after it"))
+    with open_store(root) as view:
+        (record,) = view.read(topic, view.queues(topic)[0].queue_id, 0)
+    assert ask([Member(str(root), "")]).report.damage_count == 0
+    for name in ("consumerOffset.json", "delayOffset.json"):  # what says that all of it has ended
+        (root / "config" / name).unlink(missing_ok=True)
+    log = root / "commitlog" / f"{0:020d}"
+    data = bytearray(log.read_bytes())
+    data[record.physical_offset : record.physical_offset + record.size] = bytes(record.size)
+    log.write_bytes(data)
+    if not has_queue:
+        shutil.rmtree(root / "consumequeue" / topic)
+    answer = ask([Member(str(root), "")])
+    assert answer.report.damage_count == 1
+    assert answer.report.damages[0].offset == record.physical_offset

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from flintmq.cluster.member import Member
-from flintmq.config.keys import StoreConfig
+from flintmq.config.keys import I64_MAX, StoreConfig
 from flintmq.forensics.answers.answer import Answer, member_words, opened
 from flintmq.forensics.answers.collect import SEARCHED_MAX, TraceAsked, searched_bytes
-from flintmq.forensics.answers.reading import outcomes, queue_messages
+from flintmq.forensics.answers.reading import outcomes, queue_messages, report_outside
 from flintmq.forensics.answers.steps import TRANSACTION
 from flintmq.forensics.answers.trace import COMMITTED, GIVEN_UP, HANGING, PREPARED, trace
 from flintmq.format import properties
@@ -25,6 +25,7 @@ from flintmq.format.record import TRANSACTION_COMMIT, TRANSACTION_MASK
 from flintmq.message import StoredMessage
 from flintmq.store.append.half_message import checks_of, real_place
 from flintmq.store.layout import config_reader
+from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.view import StoreView
 
 SEARCHES: Final = 100  # for commits that are taken to be made
@@ -114,6 +115,7 @@ def _unended(view: StoreView, answer: Answer[HalfMessage]) -> Iterator[tuple[str
     low, high = view.bounds(HALF_TOPIC, 0)
     begin = max(low, broker.consumer_offsets.get((HALF_TOPIC, HALF_GROUP), {}).get(0, 0))
     answer.count("records", high - low)
+    report_outside(view, QueueName(HALF_TOPIC, 0), begin, I64_MAX, answer.report)
     has_ended = bytearray(max(high - begin, 0))
     for _, offsets in outcomes(view, None, answer.report):
         for offset in offsets:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from flintmq.config.keys import I64_MAX
 from flintmq.format.group_topics import OUTCOME_TOPIC
 from flintmq.message import StoredMessage
 from flintmq.store.append.half_message import ended_by
 from flintmq.store.commitlog.report import Report
+from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.view import StoreView
 
 AT_ONCE = 1000
@@ -18,14 +20,27 @@ def queue_messages(
 ) -> Iterator[StoredMessage]:
     """Yield the messages of a queue, from an offset on and up to another, if they are given.
 
-    A queue without files is found in the log.
+    A queue without files is found in the log. `report` also receives the damage before its first and after its last
+    message that can be read.
     """
     view.read_log_of(topic)
-    at, last = view.bounds(topic, queue_id)
-    at, end = at if begin is None else max(at, begin), last if end is None else min(last, end)
-    while at < end and (batch := view.read(topic, queue_id, at, min(AT_ONCE, end - at), report=report)):
+    low, high = view.bounds(topic, queue_id)
+    at, stop = low if begin is None else max(low, begin), high if end is None else min(high, end)
+    while at < stop and (batch := view.read(topic, queue_id, at, min(AT_ONCE, stop - at), report=report)):
         yield from batch
         at = batch.next_offset
+    report_outside(view, QueueName(topic, queue_id), begin or 0, I64_MAX if end is None else end, report)
+
+
+def report_outside(view: StoreView, name: QueueName, begin: int, end: int, report: Report) -> None:
+    """Report damage among offsets [begin, end) of a queue that its bounds leave out, once."""
+    low, high = view.bounds(*name)
+    found = Report()
+    view._now.report_lost(name, begin, min(low, end), found)
+    view._now.report_lost(name, max(high, begin), end, found)
+    for lost in found.damages:
+        if lost not in report.damages:
+            report.damage(lost)
 
 
 def outcomes(view: StoreView, since_ms: int | None, report: Report) -> Iterator[tuple[int, list[int]]]:
@@ -34,6 +49,8 @@ def outcomes(view: StoreView, since_ms: int | None, report: Report) -> Iterator[
     `since_ms`: only of those that were stored at this time or later; None: of all.
     """
     begin = None if since_ms is None else view.offset_at_time(OUTCOME_TOPIC, 0, since_ms)
+    if begin == view.bounds(OUTCOME_TOPIC, 0)[0]:
+        begin = None  # those before it that cannot be read may be of this time
     for record in queue_messages(view, OUTCOME_TOPIC, 0, begin, report):
         yield record.store_timestamp, ended_by(record)
 

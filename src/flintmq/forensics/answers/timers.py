@@ -121,8 +121,8 @@ def _delayed(view: StoreView, limit: int | None, answer: Answer[WaitingMessage])
     found = []
     view.read_log_of(SCHEDULE_TOPIC)
     for queue in view.queues(SCHEDULE_TOPIC):
-        begin = max(queue.min_offset, broker.delay_offsets.get(queue.queue_id + 1, 0))
-        answer.count(DELAY, max(queue.max_offset - begin, 0))
+        begin = broker.delay_offsets.get(queue.queue_id + 1, 0)
+        answer.count(DELAY, max(queue.max_offset - max(queue.min_offset, begin), 0))
         level_ms = delays[queue.queue_id] if queue.queue_id < len(delays) else 1 << 62  # nobody delivers it
         records = queue_messages(view, SCHEDULE_TOPIC, queue.queue_id, begin, answer.report)
         found += [
@@ -138,8 +138,7 @@ def _timed(view: StoreView, limit: int | None, answer: Answer[WaitingMessage]) -
     if TIMERS_IN_ROCKSDB in in_rocksdb(snapshot.root, snapshot.effects):
         answer.note(f"{TIMERS_IN_ROCKSDB}/: timers may be in RocksDB, which FlintMQ does not read")
     view.read_log_of(TIMER_TOPIC)
-    low, high = view.bounds(TIMER_TOPIC, 0)
-    if low == high:
+    if not view.queues(TIMER_TOPIC):
         return []
     marks: list[StoredMessage | None] = []  # what recalls a message that waits
     waiting = _in_timers(view, marks, answer)

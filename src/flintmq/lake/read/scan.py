@@ -16,7 +16,7 @@ from flintmq.arrow.by_topic import topics_apart
 from flintmq.arrow.options import BatchOptions
 from flintmq.arrow.schema import SPARK_SCHEMA, narrow
 from flintmq.arrow.vanished import accounted, note_vanished, refuse_vanished
-from flintmq.errors import FlintError
+from flintmq.errors import CorruptStoreError, FlintError
 from flintmq.lake.read.asked import as_the_store_has
 from flintmq.lake.read.explode import before_exploding, exploded, with_needed
 from flintmq.lake.read.options import ReadOptions
@@ -29,7 +29,7 @@ from flintmq.store.commitlog.log_end import refuse_damaged_ends
 from flintmq.store.commitlog.predicate import LEAST, MOST, Predicate
 from flintmq.store.commitlog.pushdown import Comparison, narrowed
 from flintmq.store.commitlog.records import record_at
-from flintmq.store.commitlog.report import Report
+from flintmq.store.commitlog.report import LOST, Report
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.commitlog.walk import LogWalk, Piece
 from flintmq.store.consumequeue.reader import batch_queue, plain_queue
@@ -64,13 +64,20 @@ def plan_scan(
 ) -> ScanPlan:
     """Find the log, its end, and the log offsets between which the wanted records are.
 
+    Where the end of the log of a stopped store is damaged or missing, a read that skips damage gets a note `lost`.
+
     `narrow_to`: adds the filters that Spark pushes to the predicate (spark/source.py, `_narrowed`). They may name
     topics that do not exist.
     """
     snapshot = Snapshot.open(absolute(options.path), options.config)  # workers may run in other directories
     end = snapshot.find_end(report)
-    if options.fail_on_data_loss:
+    try:
         refuse_damaged_ends(snapshot.log, snapshot.facts, end)
+    except CorruptStoreError as error:
+        if options.fail_on_data_loss:
+            raise
+        if not snapshot.facts.live:
+            report.note(LOST, error.without_advice)
     options = as_the_store_has(options, snapshot, report, missing)
     options = replace(options, predicate=narrow_to(options.predicate))
     bounds = scan_bounds(snapshot.root, snapshot.log, options.predicate, end.offset)

@@ -16,7 +16,7 @@ from flintmq.arrow.schema import SPARK_SCHEMA, narrow
 from flintmq.cluster.member import ONLY, Member
 from flintmq.cluster.members import Stores
 from flintmq.config.keys import StoreConfig
-from flintmq.errors import CorruptStoreError, UsageError
+from flintmq.errors import UsageError
 from flintmq.lake.export.workers import Progress, Threads, Workers
 from flintmq.lake.read.members import plan_members
 from flintmq.lake.read.options import ReadOptions
@@ -32,10 +32,8 @@ from flintmq.storage.files.store_url import absolute, effects_for, outside_store
 from flintmq.storage.files.whole_file import new_file
 from flintmq.store import arguments
 from flintmq.store.commitlog.end_of_log import read_facts
-from flintmq.store.commitlog.log_end import refuse_damaged_ends
 from flintmq.store.commitlog.predicate import Predicate
-from flintmq.store.commitlog.report import LOST, Report
-from flintmq.store.commitlog.snapshot import Snapshot
+from flintmq.store.commitlog.report import Report
 
 TASKS_MOST = 256  # most summaries, of a megabyte at most, that are held at once
 BATCH_BYTES = 8 << 20
@@ -103,8 +101,6 @@ def stats(
     tasks = [task for part in parts for task in part.tasks(workers.count, most)]
     answers = workers.run(count_task, tasks, progress)
     tally = Tally()
-    for part in parts:
-        part.note_end(report)
     for (part, _), answer in zip(tasks, answers, strict=True):
         part.count(answer["tally"])
         tally.merge(Tally.of(answer["tally"]))
@@ -137,20 +133,6 @@ class StoreCount:
         """True if a process writes the store; of object storage nobody can say."""
         read = self.plan.options
         return read_facts(read.path, effects_for(read.path, read.config.s3)).live
-
-    def note_end(self, report: Report) -> None:
-        """Note that the log's end is damaged or missing, for a count that skips damage.
-
-        A count that skips none was refused for it.
-        """
-        read = self.plan.options
-        if read.fail_on_data_loss or self.is_live:
-            return
-        snapshot = Snapshot.open(read.path, read.config, last=self.plan.last)
-        try:
-            refuse_damaged_ends(snapshot.log, snapshot.facts, snapshot.log_end)
-        except CorruptStoreError as error:
-            report.note(LOST, error.without_advice)
 
     def tasks(self, cores: int, most: int) -> list[tuple[StoreCount, LogRange]]:
         plan = self.plan
