@@ -20,13 +20,17 @@ HOOKS: Final = {
     "export": "flintmq.lake.export.export_once:export",
     "export_stream": "flintmq.lake.export.export_stream:export_stream",
     "history": "flintmq.lake.history.history:History",
+    "inspect_table": "flintmq.cli.lake.table_content:inspect_table",
     "make_listener": "flintmq.ha.listener:HaListener",
     "partition_value": "flintmq.lake.shape.parquet:partition_value",
+    "open_table": "flintmq.lake.table.table_rows:open_table",
     "rebuild_on_spark": "flintmq.cli.lake.spark.rebuild:rebuild_on_spark",
     "stats": "flintmq.lake.stats.run:stats",
     "store_metrics": "flintmq.metrics.stores:store_metrics",
+    "table_content": "flintmq.lake.history.table_content:table_content",
     "ui": "flintmq.ui.app:Ui",
     "ui_serve": "flintmq.ui.server:serve",
+    "ui_table": "flintmq.ui.export:NamedTable",
 }
 """Name of a hook -> its module and the function or class there. Commands are named in `cli/names.py`."""
 

@@ -13,10 +13,12 @@ import pytest
 from flintmq.cli.body_option import Bodies
 from flintmq.cluster.members import find_members
 from flintmq.config.keys import StoreConfig
+from flintmq.lake.export.export_once import export
 from flintmq.message import Message
 from flintmq.store.consumer.retry import sent_back
 from flintmq.store.message_store import MessageStore
 from flintmq.ui.app import Ui, make_app
+from flintmq.ui.export import NamedTable
 from flintmq.ui.guard import RequestGuard
 
 with warnings.catch_warnings():
@@ -122,16 +124,25 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.fixture(scope="session")
+def exported(shop: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table of the shop's messages."""
+    table = tmp_path_factory.mktemp("lake") / "table"
+    export(str(shop), str(table))
+    return table
+
+
 def client_of(
     *stores: object, token: str = "", host: str = "127.0.0.1", keys: Mapping[str, str] | None = None,
-    broker_conf: Path | None = None,
+    broker_conf: Path | None = None, history: object = None,
 ) -> TestClient:  # fmt: skip
-    """The pages of stores; `keys` and `broker_conf` as `--set` and `--config` of the command."""
+    """The pages of stores; `keys`, `broker_conf` and `history` are `--set`, `--config` and `--history`."""
     given, file = [str(store) for store in stores], None if broker_conf is None else str(broker_conf)
     config = StoreConfig.of(file, keys)
     members = find_members(given[0] if len(given) == 1 else given, config, slaves=True)
     settings = [f"{key}={value}" for key, value in (keys or {}).items()]
-    ui = Ui(members, config, Bodies(False), settings, file)
+    table = None if history is None else NamedTable(str(history), None, given, config)
+    ui = Ui(members, config, Bodies(False), settings, file, table)
     client = TestClient(RequestGuard(make_app(ui), host, token), base_url=HERE, follow_redirects=False)
     client.ui = ui
     return client

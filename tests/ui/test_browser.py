@@ -13,13 +13,15 @@ import pytest
 from flintmq.cli.body_option import Bodies
 from flintmq.cluster.members import find_members
 from flintmq.config.keys import StoreConfig
+from flintmq.lake.export.export_once import export
 from flintmq.message import Message
 from flintmq.store.message_store import MessageStore
 from flintmq.testing.write_store import write_store
 from flintmq.ui.app import Ui
+from flintmq.ui.export import NamedTable
 from flintmq.ui.server import UiServer
 from tests.lake.stats import browser
-from tests.ui.conftest import SMALL, digests
+from tests.ui.conftest import SMALL, allowed, digests, hostile_texts
 
 DAY_MS = 24 * 3600 * 1000
 PICTURES = Path(__file__).resolve().parents[2] / "docs" / "pictures"
@@ -27,7 +29,7 @@ PAGES = {
     "store": "/", "topics": "/0/topics", "topic": "/0/topic?name=Orders", "queue": "/0/queue?topic=Orders&queue=0",
     "message": "/0/message?topic=Orders&queue=0&offset=430", "bytes": "/0/bytes?at=0", "groups": "/0/groups",
     "group": "/0/group?name=billing", "waiting": "/0/waiting", "retention": "/0/retention", "health": "/0/health",
-    "tail": "/0/tail?topic=Orders", "search": "/search", "found": "/search?q=order-42", "error": "/0/topic?name=Order",
+    "tail": "/0/tail?topic=Orders", "search": "/search", "found": "/search?q=order-42", "export": "/export", "error": "/0/topic?name=Order",
     "wrong": "/search?q=order-42&since=never",
 }  # fmt: skip
 
@@ -39,10 +41,11 @@ def chromium() -> Iterator[Any]:
 
 
 @contextmanager
-def served(*stores: Path) -> Iterator[UiServer]:
+def served(*stores: Path, history: Path | None = None) -> Iterator[UiServer]:
     config, given = StoreConfig(), [str(store) for store in stores]
     members = find_members(given[0] if len(given) == 1 else given, config, slaves=True)
-    with UiServer(Ui(members, config, Bodies(False)), "127.0.0.1", 0) as server:
+    table = None if history is None else NamedTable(str(history), None, given, config)
+    with UiServer(Ui(members, config, Bodies(False), table=table), "127.0.0.1", 0) as server:
         yield server
 
 
@@ -91,14 +94,14 @@ def shot(page: Any, name: str) -> None:
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1400, 400])
-def test_each_page_fits_and_is_legible(chromium: Any, shop: Path, width: int, dark: bool):
-    before = digests(shop)
-    with served(shop) as server, opened(chromium, server, width, dark) as page:
+def test_each_page_fits_and_is_legible(chromium: Any, shop: Path, exported: Path, width: int, dark: bool):
+    before = digests(shop, exported)
+    with served(shop, history=exported) as server, opened(chromium, server, width, dark) as page:
         for name, place in PAGES.items():
             page.goto(page.server + place, wait_until="load" if name != "tail" else "domcontentloaded")
             shot(page, f"{name}-{width}-{'dark' if dark else 'light'}")
             is_well_made(page)
-    assert digests(shop) == before
+    assert digests(shop, exported) == before
 
 
 def test_axe_finds_what_is_wrong(chromium: Any):
@@ -140,9 +143,11 @@ def test_several_stores(chromium: Any, shop: Path, hostile: Path):
                 is_well_made(page)
 
 
-def test_hostile_texts_run_nothing(chromium: Any, hostile: Path):
+def test_hostile_texts_run_nothing(chromium: Any, hostile: Path, tmp_path: Path):
     before = digests(hostile)
-    with served(hostile) as server, opened(chromium, server, 400) as page:
+    table = tmp_path / "<script>window.ran=1</script>"
+    export(str(hostile), str(table), topics=["Plain", allowed(hostile_texts()[0])[:40].replace("/", "|")])
+    with served(hostile, history=table) as server, opened(chromium, server, 400) as page:
         places = [
             "/",
             "/0/topics",
@@ -151,6 +156,7 @@ def test_hostile_texts_run_nothing(chromium: Any, hostile: Path):
             "/0/waiting",
             "/search?q=window&how=text",
             "/0/tail?topic=Plain",
+            "/export",
         ]
         places += [f"/0/message?at={hit.physical_offset}" for hit in messages_of(hostile)[:40]]
         places += [f"/0/bytes?at={hit.physical_offset}" for hit in messages_of(hostile)[:10]]
@@ -191,13 +197,17 @@ def test_a_search_is_done_by_keyboard_alone(chromium: Any, shop: Path):
         assert "order-42" in page.locator("h1").text_content()
 
 
-def test_pages_work_without_script(chromium: Any, shop: Path):
-    with served(shop) as server, opened(chromium, server, java_script_enabled=False) as page:
+def test_pages_work_without_script(chromium: Any, shop: Path, exported: Path):
+    with served(shop, history=exported) as server, opened(chromium, server, java_script_enabled=False) as page:
         page.goto(page.server + "/search?q=order-42")
         assert page.locator("tbody a[href*=message]").count() == 1
         page.goto(page.server + "/0/health")
         page.get_by_role("button", name="Check this store").click()
         page.wait_for_selector("text=No defects")
+        page.goto(page.server + "/export")
+        page.get_by_role("button", name="Compare").click()
+        page.wait_for_selector("text=Equal")
+        shot(page, "compared")
 
 
 def test_a_tail_shows_new_messages(chromium: Any, tmp_path: Path):

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from flintmq.errors import UsageError
 from flintmq.message import Message
 from flintmq.store.message_store import MessageStore
 from flintmq.ui import health
@@ -63,7 +64,7 @@ def test_a_running_check_shows_how_far_it_is_and_stops(ask: Asker, tmp_path: Pat
         progress(3 << 20, 4 << 20)
         while not stop():
             time.sleep(0.01)
-        raise health.UsageError("stopped by the test")
+        raise UsageError("stopped by the test")
 
     monkeypatch.setattr(health, "verify", slowly)
     client = ask(root)

@@ -23,5 +23,7 @@ waiting      what waits for its time or its transaction; dead letters
 search       finds messages, and shows them as they are found
 tail         new messages of a topic as they come
 health       verify in the background, and its findings
+export       a table of exports: what it holds, and what differs from the logs
+background   work of several minutes, with progress and a stop
 streaming    answers that go on, and end when their reader leaves
 """

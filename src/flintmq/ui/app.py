@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from html import escape
 from importlib.resources import files
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 from urllib.parse import parse_qs
 
 import anyio
@@ -34,10 +34,11 @@ from flintmq.errors import (
     UnknownTopicError,
     UsageError,
 )
-from flintmq.ui import groups, health, messages, overview, search, tail, topics, waiting
+from flintmq.ui import export, groups, health, messages, overview, search, tail, topics, waiting
 from flintmq.ui.asked import Ask
+from flintmq.ui.background import BackgroundCheck
+from flintmq.ui.export import NamedTable, TableCheck
 from flintmq.ui.health import StoreCheck
-from flintmq.ui.links import link
 from flintmq.ui.page import UiPage, pieces, rendered
 from flintmq.ui.stores import OpenStore, Stores
 from flintmq.ui.streaming import Streamed, in_threads
@@ -85,6 +86,7 @@ class Ui:
     Args:
         settings: the words of `--set` that the server was given, for the commands on its pages; likewise
         broker_conf: its file of `--config`.
+        table: of exports of these stores; None: none was named.
 
     Attributes:
         key: what a form must bring that was made here.
@@ -98,6 +100,7 @@ class Ui:
         bodies: Bodies,
         settings: Sequence[str] = (),
         broker_conf: str | None = None,
+        table: NamedTable | None = None,
     ) -> None:
         self.stores, self.bodies = Stores(members, config), bodies
         self.settings, keys = _set_words(settings), StoreConfig.of(broker_conf)
@@ -105,6 +108,7 @@ class Ui:
         self._by_file = ["--config", broker_conf] if broker_conf else []
         self.key = secrets.token_urlsafe(16)
         self.checks: dict[int, StoreCheck] = {}
+        self.table, self.comparison = table, cast("TableCheck | None", None)
         self.searches = threading.BoundedSemaphore(SEARCHES)
         self.tails, self.tails_most = 0, TAILS
         self.closing = threading.Event()
@@ -124,9 +128,13 @@ class Ui:
             self._limiter = CapacityLimiter(THREADS)
         return self._limiter
 
+    @property
+    def all_checks(self) -> list[BackgroundCheck[Any]]:
+        return [*self.checks.values(), *([] if self.comparison is None else [self.comparison])]
+
     def close(self) -> None:
         self.closing.set()
-        for check in self.checks.values():
+        for check in self.all_checks:
             check.stop.set()
 
 
@@ -145,6 +153,8 @@ def make_app(ui: Ui) -> Starlette:
 
     routes = [
         Route("/", _page(ui, overview.home)),
+        Route("/export", _page(ui, export.export), methods=["GET"]),
+        Route("/export", partial(_act, ui), methods=["POST"]),
         Route("/search", _page(ui, search.search, streams=True)),
         Route("/static/{name}", file),
         Route("/{number}/body", partial(_body, ui)),
@@ -294,7 +304,7 @@ async def _events(ui: Ui, request: Request) -> Response:
 
 
 async def _act(ui: Ui, request: Request) -> Response:
-    """Begin or stop a verification, asked for by a form of this server."""
+    """Begin or stop a check, asked for by a form of this server."""
     data = b""
     async for part in request.stream():
         data += part
@@ -303,9 +313,12 @@ async def _act(ui: Ui, request: Request) -> Response:
     given = {name: values[0] for name, values in parse_qs(data.decode("latin-1")).items()}
     if not secrets.compare_digest(given.get("key", "").encode(), ui.key.encode()):
         return PlainTextResponse("the form is not of this server, or of one that ended; load the page again\n", 403)
+    number, action = request.path_params.get("number"), given.get("action", "")
     try:
-        one = ui.stores.at(request.path_params["number"])
-        health.act(ui, one, given.get("action", ""))
+        if number is None:
+            export.act(ui, action)
+        else:
+            health.act(ui, ui.stores.at(number), action)
     except Exception as error:
         return await _failure(ui, request, error)
-    return RedirectResponse(link(one.number, "health"), 303)
+    return RedirectResponse(request.url.path, 303)

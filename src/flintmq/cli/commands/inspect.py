@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from flintmq.cli.options import JsonOption, SetOption, StoresArgument, examples
+from flintmq import hooks
+from flintmq.cli.declare import Option
+from flintmq.cli.options import JsonOption, SetOption, StoresArgument, catalog_option, examples
 from flintmq.cli.output import dumps, output
 from flintmq.cli.terminal import TextTable
 from flintmq.cli.text import duration, iso, near, printable, shorten_text, size
 from flintmq.cli.values import store_config, stores_given
+from flintmq.errors import NotAStoreError
 
 if TYPE_CHECKING:
     from flintmq.cluster.member import Member
@@ -28,7 +31,9 @@ if TYPE_CHECKING:
     from flintmq.forensics.store_figures import StoreFigures
 
 EPILOG = examples(
-    "flintmq inspect /var/rocketmq/store", "flintmq inspect /var/rocketmq/store --json", "flintmq inspect cluster.toml"
+    "flintmq inspect /var/rocketmq/store",
+    "flintmq inspect cluster.toml --json",
+    "flintmq inspect /var/rocketmq/store --history /tmp/lake",
 )
 T = TypeVar("T")
 TOPICS_SHOWN = 100
@@ -41,8 +46,16 @@ SPARSE = 16 << 20
 """Bytes by which files must be larger than on disk to be reported as sparse."""
 
 
-def command(stores: StoresArgument, settings: SetOption = None, as_json: JsonOption = False) -> int:
-    """Summarize the content of a store, or of several.
+def command(
+    stores: StoresArgument,
+    history: Annotated[
+        str | None, Option("--history TABLE", "What this table of their exports holds, and lacks.")
+    ] = None,
+    catalog: Annotated[str | None, catalog_option("Of an Iceberg TABLE")] = None,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Summarize the content of a store, or of several, or of a table of exports.
 
     Shows files, topics and queues with their offsets, groups and their lag, the range of times, and the last shutdown.
     Fast: only the ends of the log are read. `flintmq verify` checks whether the files agree with each other. The exit
@@ -51,17 +64,29 @@ def command(stores: StoresArgument, settings: SetOption = None, as_json: JsonOpt
     Of several stores people see a line each, and the topics and groups of all: lag, the share of the largest queue, and
     what is unread and goes with each broker's next deletion (`flintmq retention explain`). --json has an object a line
     for each store.
+
+    --history shows the table in place of its stores: its format, exports and options, of each broker the messages and
+    the range of its log, and how much of the log no export has read. Without it `flintmq inspect TABLE` says nothing of
+    the stores. The exit code is 1 if messages went before any export read them; `flintmq diff` compares all.
     """
     from flintmq.cluster.members import find_members
     from flintmq.forensics.inspect import inspect
     from flintmq.store.commitlog.report import Report
 
     config, report, out = store_config(settings), Report(), output(as_json)
+    if history is not None or catalog is not None:
+        return int(hooks.load("inspect_table")(out, stores, history, catalog, config))
     members = find_members(stores_given(stores), config, report=report)
     for note in report.notes:
         out.note(note.text)
     if not members[0].words:
-        found = inspect(stores[0], config)
+        try:
+            found = inspect(stores[0], config)
+        except NotAStoreError:
+            code: int | None = hooks.load("inspect_table")(out, stores, None, None, config)
+            if code is None:
+                raise
+            return code
         out.result(found, _render)
         return _exit_code([found])
     if as_json:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from flintmq import hooks
 from flintmq.cli import signals
 from flintmq.cli.body_option import BodyWords
 from flintmq.cli.declare import flag, option
-from flintmq.cli.options import SetOption, StoresArgument, examples
+from flintmq.cli.options import SetOption, StoresArgument, catalog_option, examples
 from flintmq.cli.output import output
+from flintmq.cli.parser import need
 from flintmq.cli.values import parse_address, store_config, stores_given
-from flintmq.errors import MissingExtraError
+from flintmq.errors import MissingExtraError, UsageError
 
 EPILOG = examples("flintmq ui /var/rocketmq/store --open", "flintmq ui cluster.toml --listen 127.0.0.1:9000")
 PORT = 8090
@@ -25,6 +27,8 @@ class UiWords(BodyWords):
     )
     show: bool = flag("--open", "Open the page in this machine's browser.")
     config: str | None = option("--config FILE", "The brokers' configuration, broker.conf: when files go.")
+    history: str | None = option("--history TABLE", "The table of their exports, for the page Export.")
+    catalog: Annotated[str | None, catalog_option("Of an Iceberg TABLE")] = None
     settings: SetOption = None
 
 
@@ -49,10 +53,16 @@ def command(words: UiWords) -> int:
         out.note(note.text)
     for member in members:
         find_root(member.path, config, effects_for(member.path, config.s3))
+    if words.history is not None:
+        need("pyarrow", "arrow")
+        hooks.load("open_table")(words.history, words.catalog, config.s3, whole=False)  # refuses what is none
+    elif words.catalog is not None:
+        raise UsageError("--catalog is for --history, the directory of an Iceberg table")
     try:
-        serve, shared = hooks.load("ui_serve"), hooks.load("ui")
+        serve, shared, named = hooks.load("ui_serve"), hooks.load("ui"), hooks.load("ui_table")
     except ModuleNotFoundError as error:
         raise MissingExtraError(f"the page needs {error.name}: pip install 'flintmq[ui]'") from error
-    ui = shared(members, config, words.shown(True), words.settings or (), words.config)
+    table = None if words.history is None else named(words.history, words.catalog, words.stores, config)
+    ui = shared(members, config, words.shown(True), words.settings or (), words.config, table)
     serve(ui, host, port, out.note, signals.stop_event().wait, words.show)
     return 0

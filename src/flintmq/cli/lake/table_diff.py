@@ -31,20 +31,22 @@ def diff_with_a_table(out: Output, a: str, b: str, catalog: str | None, by: Way,
 
 
 def is_table(a: str, b: str, catalog: str | None, by: Way, config: StoreConfig) -> bool:
-    from flintmq.lake.files.table_folder import folder_at
-    from flintmq.lake.files.table_format import format_in
-    from flintmq.storage.files.store_url import absolute
-
-    def is_one(path: str) -> bool:
-        return format_in(folder_at(absolute(path), config.s3).names()) is not None
-
-    if is_one(a):
+    if holds_table(a, config):
         raise UsageError(f"{a} is a table of exports; give its store first, and a table second")
-    if catalog is None and not is_one(b):
+    if catalog is None and not holds_table(b, config):
         return False
     if by != "auto":
         raise UsageError("--by is for two stores; the rows of a table name their messages")
     return True
+
+
+def holds_table(path: str, config: StoreConfig) -> bool:
+    """Return whether a directory, or what is below a URL, looks like a table of exports."""
+    from flintmq.lake.files.table_folder import folder_at
+    from flintmq.lake.files.table_format import format_in
+    from flintmq.storage.files.store_url import absolute
+
+    return format_in(folder_at(absolute(path), config.s3).names()) is not None
 
 
 def print_table(out: Output, found: TableComparison) -> None:

@@ -33,7 +33,7 @@ def queue_messages(
 
 
 def report_outside(view: StoreView, name: QueueName, begin: int, end: int, report: Report) -> None:
-    """Report the damage among offsets [begin, end) of a queue that its bounds leave out, each place once."""
+    """Report damage among offsets [begin, end) of a queue that its bounds leave out, once."""
     low, high = view.bounds(*name)
     found = Report()
     view._now.report_lost(name, begin, min(low, end), found)

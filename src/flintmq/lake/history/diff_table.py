@@ -121,17 +121,7 @@ def compare_table(
     """
     manifest, version = open_table(table, catalog, (config or StoreConfig()).s3, whole=False)
     choice, report = CHOICES | manifest.choice, Report()
-    topics = choice["topics"]
-    read = ReadOptions.of_stores(
-        stores,
-        config,
-        predicate=Predicate(topics=None if topics is None else frozenset(topics)),
-        fail_on_data_loss=False,
-        decompress=choice["decompress"],
-        explode=choice["explode"],
-    )
-    check_kind(table, choice, read)
-    find_members(stores, config)  # strict: a comparison without one of the named stores would say that all is equal
+    plans = plans_of(table, manifest, stores, config, report)
     columns, left_out = columns_of(choice, manifest.body_source)
     version = version.without_lost()
     found = TableComparison(table, version.to, manifest.number, lost_files=len(version.lost))
@@ -146,8 +136,6 @@ def compare_table(
     if left_out is not None:
         found.notes.append(f"bodies were exported as {left_out}: they are not compared")
     workers = workers or Threads()
-    plans = plan_members(read, report)
-    check_renamed(table, manifest, logs_of(plans))
     lots = list(_lots(table, manifest, plans, found, report))
     tasks = [
         task
@@ -163,6 +151,27 @@ def compare_table(
     found.strangers = version.count() - found.rows - found.expired - found.left_alone
     found.notes += [note.text for note in report.notes]
     return found
+
+
+def plans_of(
+    table: str, manifest: Manifest, stores: Stores, config: StoreConfig | None, report: Report
+) -> list[tuple[Member, ScanPlan]]:
+    """Plan a read of all stores that are named for a table; damage in them is skipped."""
+    choice = CHOICES | manifest.choice
+    topics = choice["topics"]
+    read = ReadOptions.of_stores(
+        stores,
+        config,
+        predicate=Predicate(topics=None if topics is None else frozenset(topics)),
+        fail_on_data_loss=False,
+        decompress=choice["decompress"],
+        explode=choice["explode"],
+    )
+    check_kind(table, choice, read)
+    find_members(stores, config)  # strict: a comparison without one of the named stores would say that all is equal
+    plans = plan_members(read, report)
+    check_renamed(table, manifest, logs_of(plans))
+    return plans
 
 
 @dataclass(frozen=True)
