@@ -29,8 +29,8 @@ PAGES = {
     "store": "/", "topics": "/0/topics", "topic": "/0/topic?name=Orders", "queue": "/0/queue?topic=Orders&queue=0",
     "message": "/0/message?topic=Orders&queue=0&offset=430", "bytes": "/0/bytes?at=0", "groups": "/0/groups",
     "group": "/0/group?name=billing", "waiting": "/0/waiting", "retention": "/0/retention", "health": "/0/health",
-    "tail": "/0/tail?topic=Orders", "search": "/search", "found": "/search?q=order-42", "export": "/export", "error": "/0/topic?name=Order",
-    "wrong": "/search?q=order-42&since=never",
+    "tail": "/0/tail?topic=Orders", "search": "/search", "found": "/search?q=order-42", "export": "/export",
+    "error": "/0/topic?name=Order", "wrong": "/search?q=order-42&since=never",
 }  # fmt: skip
 
 
