@@ -87,7 +87,7 @@ def dead(
                 rows = [row for row in rows if groups is None or row.group in groups]
                 known |= {row.group for row in rows}
                 answer.rows += rows
-            answer.note_end(view)
+            answer.note_end(view._now.snapshot)
     if missing := sorted(set(groups or ()) - known):
         raise MessageNotFoundError(f"group {short(missing[0])}: no store knows it; `flintmq inspect` lists groups")
     answer.rows.sort(key=lambda row: (row.stored_ms, row.physical_offset))

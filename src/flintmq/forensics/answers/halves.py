@@ -88,7 +88,7 @@ def halves(
                     answer.rows.append(_row(member, view, half, state, answer))
                 else:
                     answer.is_cut = True
-            answer.note_end(view)
+            answer.note_end(view._now.snapshot)
     if ended:
         found = trace(members, TraceAsked(property=(properties.TRAN_MSG, "true"), limit=limit), config)
         answer.is_cut, answer.notes, answer.report = found.is_cut, found.notes, found.report

@@ -94,7 +94,7 @@ def timers(
                 answer.lost(
                     f"{member.path}: {steps.count(None)} messages that wait cannot be read; run `flintmq verify`"
                 )
-            answer.note_end(view)
+            answer.note_end(view._now.snapshot)
     answer.rows.sort(key=lambda row: (row.due_ms is None, row.due_ms or 0))
     answer.is_cut = len(answer.rows) < sum(answer.counts.values())
     return answer
