@@ -19,7 +19,7 @@ worker      prepares a worker process
 
 stream      reads a store as a stream
 sink        puts DataFrames into a store, each batch once
-jobs        processes ranges of a log: rebuild, verify, export, replay, dispatch, stats
+jobs        processes ranges of a log: rebuild, verify, export, replay, dispatch, stats, trace
 """
 
 from __future__ import annotations
