@@ -35,7 +35,7 @@ NAME = "broker-traced"
 CONFIG = StoreConfig.from_keys({"transactionTimeOut": 1})
 BROKER = {"transactionCheckInterval": 36_000_000, "flushConsumerOffsetInterval": 100}
 TOPIC, QUEUES = "T", 4
-AT_ONCE = 500  # messages of a request to the client
+AT_ONCE = 50  # messages of a request to the client, which gives up an answer after 3 s
 DAY_S = 86_400
 WAYS = {
     "plain": 8, "again": 2, "dead": 1, "soon": 2, "later": 1, "timed": 1, "timed later": 1, "commit": 2, "roll back": 1,

@@ -95,9 +95,7 @@ def test_rows_are_those_of_the_functions(calls: Calls, golden: Callable[[str], G
 
 def test_every_ending_was_among_them(golden: Callable[[str], Golden]) -> None:
     """So the comparison above is of all of them, but for what the next tests make."""
-    rows = [
-        row for name in GOLDEN for row in here(golden(name).path, topics_of(golden(name)), config_of(golden(name)))
-    ]
+    rows = [row for name in GOLDEN for row in here(golden(name).path, topics_of(golden(name)), config_of(golden(name)))]
     assert {row["state"] for row in rows} >= {"delivered", "waiting", "hanging", "rolled back"}
     assert {row["source"] for row in rows} == {None, "delay", "timer", "transaction"}
     assert any(row["retries"] for row in rows) and any(row["groups"] for row in rows)
@@ -143,7 +141,9 @@ def test_retries_of_other_brokers_and_without_an_id(calls: Calls, tmp_path: Path
 
 def test_a_made_store(calls: Calls, tmp_path: Path) -> None:
     """Inner batches, IPv6, strange properties, names that are not ASCII; groups in the midst of queues."""
-    path = write_store(tmp_path / "s", 3_000, 5, kinds="all", topics=["Orders", "\u5e93\u5b58"], body_bytes=(0, 300)).path
+    path = write_store(
+        tmp_path / "s", 3_000, 5, kinds="all", topics=["Orders", "\u5e93\u5b58"], body_bytes=(0, 300)
+    ).path
     offsets = path / "config" / "consumerOffset.json"
     offsets.write_text('{"offsetTable":{"Orders@G":{0:20,1:0,2:400},"Orders@H":{0:20,1:7,9:3}}}')
     found = there(calls, path, topics=["Orders", "\u5e93\u5b58"])
