@@ -79,7 +79,7 @@ class Traced:
             self._judge("live", self._traced(TraceAsked(topic=TOPIC)))
             broker.stop()
         self._judge("at rest", self._traced(TraceAsked(topic=TOPIC)))
-        self._judge("by property", self._traced(TraceAsked(property=("WAIT", "true"))))
+        self._judge("by key", self._traced(TraceAsked(key="all")))
         if with_spark:
             self._judge("Spark", self._on_spark())
 

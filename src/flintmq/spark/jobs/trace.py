@@ -55,6 +55,7 @@ from flintmq.store.read.queue_lookup import QueueLookup
 from flintmq.store.view import StoreView, open_store
 
 if TYPE_CHECKING:
+    from pyspark.accumulators import Accumulator
     from pyspark.sql import DataFrame, SparkSession
 
 log = logging.getLogger("flintmq.spark")
@@ -112,6 +113,7 @@ def trace(
     topics: Sequence[str] | None = None,
     fail_on_data_loss: bool = True,
     access: str = "pread",
+    damage: Accumulator[int] | None = None,
 ) -> DataFrame:
     """Return what became of every message, one row each, as a DataFrame.
 
@@ -129,6 +131,7 @@ def trace(
         topics: that consumers ask for; None: all.
         fail_on_data_loss: damage in a log fails the action; otherwise it is skipped, and reported on standard error.
         access: "pread" or "map".
+        damage: each damaged place that hides rows is added to it; a place that a task reads twice counts twice.
 
     Raises:
         UsageError: a topic that nobody sends to.
@@ -152,6 +155,7 @@ def trace(
             answer.note_end(snapshot)
     for line in (*lines_of(report), *answer.notes):
         log.warning("%s", line)
+    _count(answer.report, damage)
     whole = sum(plan.end - plan.begin for _, plan in plans)
     groups = max(2 * parallelism(spark), -(-whole // GROUP_BYTES))
     count, tasks = split_count(whole, parallelism(spark)), []
@@ -162,11 +166,12 @@ def trace(
             own = replace(plan, options=read, log=files_of(plan.log, part))
             tasks.append(TraceTask(number, own, part, wanted, deleted, SPREAD * groups))
     packed = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(
-        partial(_first_stage, tasks), "part int, plain binary, steps binary"
+        partial(_first_stage, tasks, damage), "part int, plain binary, steps binary"
     )
     rows = from_arrow_schema(schema_of(Trace, US))
     paths = [plan.options.path for _, plan in plans]
-    return packed.repartition(groups, "part").mapInArrow(partial(_second_stage, stores, paths, options.config), rows)
+    second = partial(_second_stage, stores, paths, options.config, damage)
+    return packed.repartition(groups, "part").mapInArrow(second, rows)
 
 
 def _with_company(topics: frozenset[str] | None) -> Predicate:
@@ -177,8 +182,15 @@ def _with_company(topics: frozenset[str] | None) -> Predicate:
     return Predicate(topic_pattern=f"(?s:{names}|({'|'.join(OF_GROUPS)}).*)")
 
 
+def _count(report: Report, damage: Accumulator[int] | None) -> None:
+    if damage is not None:
+        damage.add(report.damage_count)
+
+
 @rows_from_one_frame
-def _first_stage(tasks: Sequence[TraceTask], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _first_stage(
+    tasks: Sequence[TraceTask], damage: Accumulator[int] | None, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     freeze_once()
     for task in (tasks[number] for batch in batches for number in batch.column(0).to_pylist()):
         report, rows = Report(), 0
@@ -197,6 +209,7 @@ def _first_stage(tasks: Sequence[TraceTask], batches: Iterator[pa.RecordBatch]) 
         yield from _packed(task, plain, steps)
         for line in damage_in(report):
             log.warning("%s", line)
+        _count(report, damage)
 
 
 def _sorts_of(task: TraceTask, batch: pa.RecordBatch) -> Any:
@@ -259,7 +272,11 @@ def _packed(
 
 @rows_from_one_frame
 def _second_stage(
-    stores: list[Facts], paths: list[str], config: StoreConfig, batches: Iterator[pa.RecordBatch]
+    stores: list[Facts],
+    paths: list[str],
+    config: StoreConfig,
+    damage: Accumulator[int] | None,
+    batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     freeze_once()
     steps: list[PlacedStep] = []
@@ -272,7 +289,9 @@ def _second_stage(
     again = pa.array({one.step.message for one in steps if one.step.kind in AFTER}, pa.string())
     in_company = pc.is_in(rows["msg_id"], again)
     steps += map(_placed, _in_ms(rows.filter(in_company)).to_pylist())
-    yield from _joined(steps, stores, lambda number: open_store(paths[number], config=config))
+    answer = Answer[Trace](Trace)
+    yield from _joined(steps, stores, lambda number: open_store(paths[number], config=config), answer)
+    _count(answer.report, damage)
     yield from _alone(rows.filter(pc.invert(in_company)).combine_chunks(), stores)
 
 
@@ -287,10 +306,10 @@ def _placed(row: dict[str, Any]) -> PlacedStep:
 
 
 def _joined(
-    steps: list[PlacedStep], stores: list[Facts], opened: Callable[[int], StoreView]
+    steps: list[PlacedStep], stores: list[Facts], opened: Callable[[int], StoreView], answer: Answer[Trace]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of messages that came again."""
-    answer, found = Answer[Trace](Trace), dict[str, Collected]()
+    found: dict[str, Collected] = {}
     for one in sorted(steps, key=lambda one: (one.store, one.step.physical_offset)):
         topic = one.step.topic
         found.setdefault(topic, Collected(TraceAsked(topic=topic), answer)).add(*one)  # type: ignore[arg-type]

@@ -44,7 +44,7 @@ def command(
 
     Writes Parquet into a new directory, one row a message: the columns of flintmq trace --json, with times as
     timestamps. Prints how many messages are in which state. All topics that messages are sent to, unless --topic says
-    which.
+    which. The exit code is 1 where damage that was skipped may hide rows.
     """
     from flintmq.spark.jobs.tasks import telling
     from flintmq.spark.jobs.trace import trace
@@ -55,7 +55,9 @@ def command(
     if os.path.exists(out):
         raise UsageError(f"{out} exists; remove it or give another --out")
     with spark_job("trace", master, printed) as (spark, _), telling():
-        trace(spark, root, keys, topics=topic, fail_on_data_loss=not skip_damage).write.parquet(out)
+        damage = spark.sparkContext.accumulator(0)
+        frame = trace(spark, root, keys, topics=topic, fail_on_data_loss=not skip_damage, damage=damage)
+        frame.write.parquet(out)
         found = spark.read.parquet(out).selectExpr("state", "size(retries) > 0 AS retried", "size(dead) > 0 AS dead")
         rows = found.groupBy("state", "retried", "dead").count().collect()
     states: dict[str, int] = {}
@@ -63,7 +65,9 @@ def command(
         states[row["state"]] = states.get(row["state"], 0) + row["count"]
     counts = {name: sum(row["count"] for row in rows if row[name]) for name in ("retried", "dead")}
     printed.result({"messages": sum(states.values()), "states": states, **counts, "out": out}, _render)
-    return 0
+    if damage.value:
+        printed.note("damaged places of the log were skipped, which may hide rows; `flintmq verify` lists them")
+    return 1 if damage.value else 0
 
 
 def _render(found: dict[str, Any]) -> Iterator[str]:
