@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, is_dataclass
+from itertools import accumulate, chain
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -34,16 +35,22 @@ def table(
         UsageError: an unknown column.
     """
     schema = narrow(columns, schema_of(kind, times))
-    return pa.Table.from_pylist([row_of(one, times is US) for one in rows], schema=schema)
+    return pa.Table.from_arrays(_columns(rows, schema), schema=schema)
 
 
-def row_of(value: Any, dated: bool, name: str = "") -> Any:
-    """Return a dataclass as a dict, with those in it; `dated`: times as `datetime`."""
-    if is_dataclass(value):
-        return {name: row_of(one, dated, name) for name, one in vars(value).items()}
-    if isinstance(value, list):
-        return [row_of(one, dated) for one in value]
-    return utc(value) if dated and value is not None and name.endswith("_ms") else value
+def _columns(rows: Sequence[Any], fields: Iterable[pa.Field]) -> list[pa.Array]:
+    return [_column([getattr(row, field.name) for row in rows], field.type) for field in fields]
+
+
+def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_list(kind):
+        offsets = pa.array(accumulate(map(len, values), initial=0), pa.int32())
+        return pa.ListArray.from_arrays(offsets, _column(list(chain.from_iterable(values)), kind.value_type), kind)
+    if pa.types.is_struct(kind):
+        return pa.StructArray.from_arrays(_columns(values, kind), fields=list(kind))
+    if kind == US:
+        values = [None if ms is None or utc(ms) is None else 1000 * ms for ms in values]
+    return pa.array(values, kind)
 
 
 def _type_of(name: str, hint: Any, times: pa.DataType) -> pa.DataType:

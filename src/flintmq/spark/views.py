@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator, Iterator
+from dataclasses import asdict
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, get_type_hints
@@ -224,14 +225,14 @@ def _items(options: ReadOptions, file: IndexFileReader) -> Iterator[dict[str, An
 
 def _answered(options: ReadOptions) -> tuple[QueueLookup, Rows]:
     """Return the rows of an answer of one store, whose topic is one that the options select."""
-    from flintmq.arrow.answers import row_of
 
     def rows() -> Rows:
         answer = ANSWERS[options.view][1]([Member(options.path, ONLY)], options.config)
         for row in answer.rows:
             place = (row.first_topic, row.first_queue) if isinstance(row, DeadMessage) else (row.topic, row.queue_id)
             if options.predicate.everything or _wants(options, *place):
-                yield row_of(row, dated=True)
+                yield {name: utc(value) if name.endswith("_ms") and value is not None else value
+                       for name, value in asdict(row).items()}  # fmt: skip
         for text in answer.notes:
             log.warning("%s", text)
         if answer.is_cut:

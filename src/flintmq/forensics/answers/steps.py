@@ -38,6 +38,7 @@ class StepKind(Enum):
     RETRY_WAITS = "retry waits"
     RETRY = "retry"
     DEAD = "dead"
+    __hash__ = object.__hash__  # that of Enum is no built-in one, and takes as long as the look into a dict
 
 
 class MessageStep(NamedTuple):

@@ -227,8 +227,14 @@ def _sorts_of(task: TraceTask, batch: pa.RecordBatch) -> Any:
 
 def _steps(task: TraceTask, batch: pa.RecordBatch) -> Iterator[tuple[str, MessageStep]]:
     """Yield the steps of records, with what they have in common with others of their message."""
-    for row in _in_ms(batch).to_pylist():
-        record: Any = SimpleNamespace(**{**row, "properties": dict(row["properties"])})
+    pairs = batch["properties"]
+    names, values, bounds = (part.to_pylist() for part in (pairs.keys, pairs.items, pairs.offsets))
+    columns = READ.remove(READ.get_field_index("properties")).names
+    rows = _in_ms(batch.select(columns))
+    for number, row in enumerate(zip(*(rows[name].to_pylist() for name in columns), strict=True)):
+        own = slice(bounds[number], bounds[number + 1])
+        named = dict(zip(names[own], values[own], strict=True))
+        record: Any = SimpleNamespace(**dict(zip(columns, row, strict=True)), properties=named)
         if None in (record.born_timestamp, record.store_timestamp):  # no time that Arrow's column has
             record = record_at(task.plan.log, record.physical_offset)
         step = step_of(record, task.plan.options.config.delay_ms)
