@@ -17,7 +17,10 @@ _TYPES: dict[type, pa.DataType] = {int: pa.int64(), str: pa.string(), bool: pa.b
 
 
 def schema_of(kind: type[Any], times: pa.DataType = MS) -> pa.Schema:
-    """Return the columns of a dataclass; fields that end in `_ms` are times, MS or, for Spark, US."""
+    """Return the columns of a dataclass.
+
+    `times`: the type of fields that end in `_ms`: MS, or for Spark US.
+    """
     hints = get_type_hints(kind)
     return pa.schema([(one.name, _type_of(one.name, hints[one.name], times)) for one in fields(kind)])
 
@@ -38,14 +41,15 @@ def table(
     return pa.Table.from_arrays(_columns(rows, schema), schema=schema)
 
 
-def _columns(rows: Sequence[Any], fields: Iterable[pa.Field]) -> list[pa.Array]:
+def _columns(rows: Sequence[Any], fields: Iterable[Any]) -> list[Any]:
     return [_column([getattr(row, field.name) for row in rows], field.type) for field in fields]
 
 
-def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
+def _column(values: list[Any], kind: Any) -> Any:
     if pa.types.is_list(kind):
-        offsets = pa.array(accumulate(map(len, values), initial=0), pa.int32())
-        return pa.ListArray.from_arrays(offsets, _column(list(chain.from_iterable(values)), kind.value_type), kind)
+        offsets: Any = pa.array(accumulate(map(len, values), initial=0), pa.int32())
+        from_arrays: Any = pa.ListArray.from_arrays
+        return from_arrays(offsets, _column(list(chain.from_iterable(values)), kind.value_type), kind)
     if pa.types.is_struct(kind):
         return pa.StructArray.from_arrays(_columns(values, kind), fields=list(kind))
     if kind == US:

@@ -162,7 +162,7 @@ def _birth_of(record: StoredMessage) -> str:
 
 
 def company_of(record: StoredMessage, step: MessageStep) -> str:
-    """Return what all records have in common that may be of one message, whatever is known of the others.
+    """Return what the records that may be of one message have in common.
 
     Without the sender's id `message` is another one before and after a delivery; birth stays.
     """

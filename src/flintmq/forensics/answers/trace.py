@@ -215,7 +215,10 @@ def _origin(lives: list[Life], step: MessageStep) -> Life:
 
 
 def note_ends(lives: list[Life], facts: list[Facts], view_of: Callable[[int], StoreView], report: Report) -> None:
-    """Look for the outcomes of the half messages that were not committed, in the stores of these numbers."""
+    """Look for the outcomes of the half messages that were not committed.
+
+    `view_of`: opens the store of a number.
+    """
     for number, one in enumerate(facts):
         halves = (life.half for life in lives if life.stored is None)
         mine = {half.step.stored_offset: half.step for half in halves if half and half.store == number}
@@ -305,7 +308,10 @@ class Facts:
         return HANGING if is_late else PREPARED
 
     def offsets_in(self, topic: str, queue_id: int) -> list[int]:
-        """Return the offsets of groups in a queue: between two of them the same groups have passed each message."""
+        """Return the offsets of groups in a queue.
+
+        Between two of them the same groups have passed each message.
+        """
         return sorted(at for _, offsets in self.groups.get(topic, ()) if (at := offsets.get(queue_id)) is not None)
 
     def _places(self, stored: MessageStep) -> list[GroupPlace]:

@@ -14,7 +14,7 @@ import logging
 import pickle
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -69,6 +69,7 @@ KEPT = narrow(
      "physical_offset"), SPARK_SCHEMA,
 )  # fmt: skip
 READ = narrow((*KEPT.names, "properties", "born_host", "sys_flag", "reconsume_times", "body_crc"), SPARK_SCHEMA)
+PACKED: pa.Schema = pa.schema([("part", pa.int32()), ("plain", pa.binary()), ("steps", pa.binary())])
 PLAIN: pa.Schema = KEPT.append(pa.field("member", pa.int32()))
 TIMES = ("born_timestamp", "store_timestamp")
 OF_RECORD = {
@@ -84,7 +85,7 @@ DROPPED, STEP, SENT = range(3)
 
 @dataclass(frozen=True)
 class TraceTask:
-    """What one task of the first stage reads: a range of the log of a store.
+    """Names what one task of the first stage reads: a range of the log of a store.
 
     `topics`: those asked for; None: all that messages are sent to. `parts`: into so many parts it packs them.
     """
@@ -170,7 +171,7 @@ def trace(
     )
     rows = from_arrow_schema(schema_of(Trace, US))
     paths = [plan.options.path for _, plan in plans]
-    second = partial(_second_stage, stores, paths, options.config, damage)
+    second: Any = partial(_second_stage, stores, paths, options.config, damage)
     return packed.repartition(groups, "part").mapInArrow(second, rows)
 
 
@@ -190,9 +191,9 @@ def _count(report: Report, damage: Accumulator[int] | None) -> None:
 @rows_from_one_frame
 def _first_stage(
     tasks: Sequence[TraceTask], damage: Accumulator[int] | None, batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
+) -> Generator[pa.RecordBatch, None, None]:
     freeze_once()
-    for task in (tasks[number] for batch in batches for number in batch.column(0).to_pylist()):
+    for task in (tasks[int(number.as_py())] for batch in batches for number in batch.column(0)):
         report, rows = Report(), 0
         plain: list[pa.RecordBatch] = []
         steps: defaultdict[int, list[PlacedStep]] = defaultdict(list)
@@ -213,11 +214,14 @@ def _first_stage(
 
 
 def _sorts_of(task: TraceTask, batch: pa.RecordBatch) -> Any:
-    """Return of each record whether it is dropped, a step, or sent: stored at once, under the sender's id."""
-    topics = batch["topic"].dictionary_encode()
-    sorts = np.array([task.sort_of(name) for name in topics.dictionary.to_pylist()], np.int8)[topics.indices.to_numpy()]
-    pairs = batch["properties"]
-    marks = np.flatnonzero(pc.is_in(pairs.keys, MARKS).to_numpy(zero_copy_only=False))
+    """Return DROPPED, STEP or SENT (stored at once, with the sender's id) for each record."""
+    topics: Any = batch["topic"].dictionary_encode()
+    sorts = np.array([task.sort_of(str(name)) for name in topics.dictionary.to_pylist()], np.int8)[
+        topics.indices.to_numpy()
+    ]
+    pairs: Any = batch["properties"]
+    has_mark: Any = pc.is_in(pairs.keys, MARKS)
+    marks = np.flatnonzero(has_mark.to_numpy(zero_copy_only=False))
     other = batch["sys_flag"].to_numpy() & TRANSACTION_MASK != 0
     other[np.searchsorted(pairs.offsets.to_numpy(), marks, "right") - 1] = True
     for name in ("msg_id", *TIMES):
@@ -227,7 +231,7 @@ def _sorts_of(task: TraceTask, batch: pa.RecordBatch) -> Any:
 
 def _steps(task: TraceTask, batch: pa.RecordBatch) -> Iterator[tuple[str, MessageStep]]:
     """Yield the steps of records, with what they have in common with others of their message."""
-    pairs = batch["properties"]
+    pairs: Any = batch["properties"]
     names, values, bounds = (part.to_pylist() for part in (pairs.keys, pairs.items, pairs.offsets))
     columns = READ.remove(READ.get_field_index("properties")).names
     rows = _in_ms(batch.select(columns))
@@ -269,11 +273,8 @@ def _packed(
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, PLAIN) as stream:
                 stream.write_table(rows.slice(begin, end - begin))
-            packed = [[part], [sink.getvalue().to_pybytes()], [pickle.dumps(steps.get(part, []))]]
-            yield pa.RecordBatch.from_arrays(
-                [pa.array(one, kind) for one, kind in zip(packed, (pa.int32(), pa.binary(), pa.binary()), strict=True)],
-                ["part", "plain", "steps"],
-            )
+            row = {"part": part, "plain": sink.getvalue().to_pybytes(), "steps": pickle.dumps(steps.get(part, []))}
+            yield pa.RecordBatch.from_pylist([row], PACKED)
 
 
 @rows_from_one_frame
@@ -283,7 +284,7 @@ def _second_stage(
     config: StoreConfig,
     damage: Accumulator[int] | None,
     batches: Iterator[pa.RecordBatch],
-) -> Iterator[pa.RecordBatch]:
+) -> Generator[pa.RecordBatch, None, None]:
     freeze_once()
     steps: list[PlacedStep] = []
     tables = [PLAIN.empty_table()]
@@ -302,7 +303,10 @@ def _second_stage(
 
 
 def _placed(row: dict[str, Any]) -> PlacedStep:
-    """Return the step of a record that was stored at once; `step_of` returns the same, but for how often it came."""
+    """Return the step of a record that was stored at once.
+
+    `step_of` returns the same, but for how often it came, which of those counts for nothing.
+    """
     place = row["topic"], row["queue_id"]
     return PlacedStep(row["member"], MessageStep(
         StepKind.STORED, row["msg_id"], *place, None, False, None, 0, "", "", False, *place, row["queue_offset"], 1,
@@ -346,7 +350,7 @@ def _alone(rows: pa.Table, stores: list[Facts]) -> Iterator[pa.RecordBatch]:
     made = table([stores[one.store].row(Life(stored=one)) for one in alike], Trace, times=US)
     for begin in range(0, rows.num_rows, ROWS_AT_ONCE):
         own = rows.slice(begin, ROWS_AT_ONCE)
-        same = made.take(pa.array(like[begin : begin + ROWS_AT_ONCE]))
+        same = made.take(like[begin : begin + ROWS_AT_ONCE])
         for name, column in OF_RECORD.items():
             same = same.set_column(same.schema.get_field_index(name), name, own[column])
         yield from same.combine_chunks().to_batches()
