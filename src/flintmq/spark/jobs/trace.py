@@ -69,7 +69,8 @@ KEPT = narrow(
      "physical_offset"), SPARK_SCHEMA,
 )  # fmt: skip
 READ = narrow((*KEPT.names, "properties", "born_host", "sys_flag", "reconsume_times", "body_crc"), SPARK_SCHEMA)
-PACKED: pa.Schema = pa.schema([("part", pa.int32()), ("plain", pa.binary()), ("steps", pa.binary())])
+_PACKED: Any = [pa.field("part", pa.int32()), pa.field("plain", pa.binary()), pa.field("steps", pa.binary())]
+PACKED: pa.Schema = pa.schema(_PACKED)
 PLAIN: pa.Schema = KEPT.append(pa.field("member", pa.int32()))
 TIMES = ("born_timestamp", "store_timestamp")
 OF_RECORD = {
