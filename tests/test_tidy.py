@@ -432,7 +432,7 @@ TEXT_EXCEPTIONS = {
     "metrics/stores.py: _tell": "a line is logged once, whatever it says; any error's, whose path it may lack",
     "objects/cloud.py: _without_details": "obstore's texts: it has no statuses apart",
     "objects/web_hdfs.py: read": "Hadoop's text: the kind is IOException for all",
-    "spark/jobs/tasks.py: collect_answers": "Spark's text, of which one line is shown",
+    "spark/jobs/tasks.py: telling": "Spark's text, of which one line is shown",
     "storage/files/versioned_json.py: _decode": "the text of Python's json",
 }
 """Functions that compare a text, each with its reason."""

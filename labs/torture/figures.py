@@ -118,6 +118,9 @@ FIGURES = {
         "broker", ("minutes", "acknowledged", "stored", "consumed", "came and went"),
         (*BROKER, "grown", "slow callbacks", "not consumed"), ("connections", "longest callback, ms"),
     ),
+    "broker-traced": Figures(
+        "broker", ("messages", "deliveries", "retries", "dead letters", "rows"), ("disagree",)
+    ),
     "broker-stream": Figures(
         "broker", ("kills", "acknowledged", "stored", "sent again", "in the table"),
         (*BROKER, *(f"{name} of the table" for name in TABLE)),

@@ -16,6 +16,7 @@ by_topic       gathers frequent topics in batches of their own
 parallel       scans on several threads
 queue_batch    reads messages of one queue as a batch
 kafka_shape    gives rows the columns of Spark's Kafka source
+answers        makes a table of the rows of an answer, such as `flintmq trace`
 """
 
 from __future__ import annotations

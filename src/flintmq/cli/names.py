@@ -45,6 +45,7 @@ COMMANDS: Final = {
     "spark replay": ("lake.spark.replay", "Replay messages into a store."),
     "spark sink": ("lake.spark.sink", "List the queries and replays that put messages into a store."),
     "spark stats": ("lake.spark.stats", "Make a page of HTML: rates, sizes, latency, queues, lag."),
+    "spark trace": ("lake.spark.trace", "Tell what became of every message, as a table."),
     "doctor": ("commands.doctor", "Report the state of this installation."),
     "version": ("commands.version", "Print the version and exit."),
     "completion": ("commands.completion", "Print the shell script for completion by the Tab key."),

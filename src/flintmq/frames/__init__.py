@@ -7,7 +7,6 @@ dataset        offers stores as a dataset for DuckDB and pyarrow
 bodies         loads the decoder of bodies
 history        reads stores and the table that they were exported into as one frame
 messages       makes an Arrow table of messages that were read
-answers        makes an Arrow table of the rows of an answer, such as `flintmq trace`
 asked          refuses topics that no store has
 expression     reads comparisons out of an Arrow filter
 polars         offers stores as a Polars LazyFrame

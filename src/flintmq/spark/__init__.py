@@ -19,7 +19,7 @@ worker      prepares a worker process
 
 stream      reads a store as a stream
 sink        puts DataFrames into a store, each batch once
-jobs        processes ranges of a log: rebuild, verify, export, replay, dispatch, stats
+jobs        processes ranges of a log: rebuild, verify, export, replay, dispatch, stats, trace
 """
 
 from __future__ import annotations
@@ -37,19 +37,21 @@ if TYPE_CHECKING:
     from flintmq.spark.jobs.rebuild import rebuild
     from flintmq.spark.jobs.replay.job import replay
     from flintmq.spark.jobs.stats.job import stats
+    from flintmq.spark.jobs.trace import trace
     from flintmq.spark.jobs.verify import verify
     from flintmq.spark.source import FlintMQSource
     from flintmq.spark.tables import table
 
 __all__ = [
     "FlintMQSource", "dispatch", "export", "export_stream", "pack", "rebuild", "register", "replay", "session",
-    "stats", "table", "verify",
+    "stats", "table", "trace", "verify",
 ]  # fmt: skip
 _LAZY = {
     "FlintMQSource": "source",
     "export_stream": "jobs.export.job",
     "rebuild": "jobs.rebuild",
     "table": "tables",
+    "trace": "jobs.trace",
     "verify": "jobs.verify",
     **{name: f"jobs.{name}.job" for name in ("dispatch", "export", "replay", "stats")},
 }

@@ -11,7 +11,9 @@ from typing import Any, Generic, TypeVar
 from flintmq.cluster.member import Member
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import CorruptStoreError
+from flintmq.store.commitlog.log_end import refuse_damaged_ends
 from flintmq.store.commitlog.report import Report
+from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.view import StoreView, open_store
 from flintmq.tabular import Tabular
 
@@ -38,7 +40,7 @@ class Answer(Tabular, Generic[Row]):
     report: Report = field(default_factory=Report)
 
     def _table(self, columns: Sequence[str] | None) -> Any:
-        return import_module("flintmq.frames.answers").table(self.rows, self.kind, columns)
+        return import_module("flintmq.arrow.answers").table(self.rows, self.kind, columns)
 
     def _shown(self) -> tuple[Sequence[str], Iterable[Sequence[object]]]:
         names = [one.name for one in fields(self.kind)]  # type: ignore[arg-type]  # a dataclass
@@ -56,10 +58,10 @@ class Answer(Tabular, Generic[Row]):
         self.report.damage_count += 1
         self.note(text)
 
-    def note_end(self, view: StoreView) -> None:
+    def note_end(self, snapshot: Snapshot) -> None:
         """Note that the end of a log is missing or damaged, as rows may be."""
         try:
-            view.check_end()
+            refuse_damaged_ends(snapshot.log, snapshot.facts, snapshot.log_end)
         except CorruptStoreError as error:
             self.lost(f"{error.file}, position {error.position}: {error.reason}; run `flintmq verify`")
 
@@ -71,7 +73,7 @@ def each_store(
     with ExitStack() as stack:
         for member, view in zip(members, opened(members, config, stack), strict=True):
             yield member, view
-            answer.note_end(view)
+            answer.note_end(view._now.snapshot)
 
 
 def opened(members: Sequence[Member], config: StoreConfig | None, stack: ExitStack) -> list[StoreView]:

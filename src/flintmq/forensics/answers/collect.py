@@ -138,7 +138,7 @@ def collect(views: Sequence[StoreView], asked: TraceAsked, answer: Answer[object
                 found.add(number, step)
         if not asked.topic or asked.key or asked.property:
             _add_recalls(number, view, found, answer.report)
-        answer.note_end(view)
+        answer.note_end(view._now.snapshot)
     return found
 
 

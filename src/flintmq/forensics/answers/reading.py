@@ -43,15 +43,19 @@ def report_outside(view: StoreView, name: QueueName, begin: int, end: int, repor
             report.damage(lost)
 
 
-def outcomes(view: StoreView, since_ms: int | None, report: Report) -> Iterator[tuple[int, list[int]]]:
+def outcomes(
+    view: StoreView, since_ms: int | None, report: Report, log_end: int | None = None
+) -> Iterator[tuple[int, list[int]]]:
     """Yield of each outcome its store time in ms, and the queue offsets that it names.
 
-    `since_ms`: only of those that were stored at this time or later; None: of all.
+    `since_ms`: only of those that were stored at this time or later; `log_end`: before this log offset; None: of all.
     """
     begin = None if since_ms is None else view.offset_at_time(OUTCOME_TOPIC, 0, since_ms)
     if begin == view.bounds(OUTCOME_TOPIC, 0)[0]:
         begin = None  # those before it that cannot be read may be of this time
     for record in queue_messages(view, OUTCOME_TOPIC, 0, begin, report):
+        if log_end is not None and record.physical_offset >= log_end:
+            break
         yield record.store_timestamp, ended_by(record)
 
 

@@ -4,7 +4,7 @@ RocketMQ stores a message again at each turn of its life: under SCHEDULE_TOPIC_X
 under the topic of half messages until its transaction ends, under %RETRY%group for each retry, under %DLQ%group once
 it is given up. All these records have the sender's id (UNIQ_KEY), and a retry names its first copy besides
 (ORIGIN_MESSAGE_ID). `step_of` looks at nothing but one record, so any task of a divided scan may call it; who groups
-the steps by `message` has all of a message.
+the steps by `company_of` has all of a message.
 
 A message without the sender's id is known by time of birth, sender's host, checksum and keys while it waits.
 """
@@ -15,6 +15,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from flintmq.format import properties
+from flintmq.format.batch_queue import messages_of
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
 from flintmq.format.group_topics import DEAD, GIVEN_UP_TOPIC, HALF_TOPIC, OUTCOME_TOPIC, RETRY
 from flintmq.format.record import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE
@@ -22,7 +23,6 @@ from flintmq.format.text import java_int
 from flintmq.format.timer import TIMER_TOPIC
 from flintmq.message import StoredMessage
 from flintmq.store.append.half_message import checks_of, is_copy
-from flintmq.store.dispatch.queue_positions import places
 
 DELAY, TIMER, TRANSACTION = "delay", "timer", "transaction"
 
@@ -38,6 +38,7 @@ class StepKind(Enum):
     RETRY_WAITS = "retry waits"
     RETRY = "retry"
     DEAD = "dead"
+    __hash__ = object.__hash__  # that of Enum is no built-in one, and takes as long as the look into a dict
 
 
 class MessageStep(NamedTuple):
@@ -115,7 +116,7 @@ def step_of(record: StoredMessage, delays_ms: tuple[int, ...] = ()) -> MessageSt
         retry = StepKind.RETRY if kind is StepKind.STORED else StepKind.RETRY_WAITS
         kind, queue_id = StepKind.DEAD if place.startswith(DEAD) else retry, -1
     origin = pairs.get(properties.ORIGIN_MESSAGE_ID, "").strip() if group else ""
-    messages = places(record)[0].messages if properties.INNER_NUM in pairs else 1
+    messages = max(messages_of(pairs, 0)[1], 1) if properties.INNER_NUM in pairs else 1
     return MessageStep(
         kind, _message(record, pairs, kind, source, origin), own, queue_id, source, is_again, due, times, group, origin,
         popped, topic, record.queue_id, record.queue_offset, messages, record.physical_offset, record.store_timestamp,
@@ -153,4 +154,16 @@ def _message(record: StoredMessage, pairs: dict[str, str], kind: StepKind, sourc
         return record.msg_id
     if origin or (kind is StepKind.STORED and source is None):
         return origin or record.offset_msg_id
+    return _birth_of(record)
+
+
+def _birth_of(record: StoredMessage) -> str:
     return f"{record.born_timestamp}/{record.born_host}/{record.body_crc}/{record.keys or ''}"
+
+
+def company_of(record: StoredMessage, step: MessageStep) -> str:
+    """Return what the records that may be of one message have in common.
+
+    Without the sender's id `message` is another one before and after a delivery; birth stays.
+    """
+    return step.message if record.msg_id or step.kind is StepKind.RECALL else _birth_of(record)

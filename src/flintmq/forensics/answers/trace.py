@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -25,6 +25,7 @@ from flintmq.format.text import java_encode
 from flintmq.store.commitlog.report import Report
 from flintmq.store.layout import config_reader
 from flintmq.store.layout.directories import OFFSETS_IN_ROCKSDB, in_rocksdb
+from flintmq.store.read.queue_lookup import QueueLookup
 from flintmq.store.read.undelivered import unsettled_pops
 from flintmq.store.view import StoreView
 
@@ -114,7 +115,7 @@ class Trace:
 
 
 @dataclass
-class _Life:
+class Life:
     """The steps of one row."""
 
     stored: PlacedStep | None = None
@@ -151,22 +152,22 @@ def trace(members: Sequence[Member], asked: TraceAsked, config: StoreConfig | No
 def trace_in(members: Sequence[Member], views: Sequence[StoreView], asked: TraceAsked) -> Answer[Trace]:
     """Return as `trace`, of stores that are open."""
     answer = Answer[Trace](Trace)
+    facts = [Facts(member, view._now, answer) for member, view in zip(members, views, strict=True)]
     lives = lives_of(collect(views, asked, answer))  # type: ignore[arg-type]  # it adds no rows
     if asked.limit is not None and len(lives) > asked.limit:  # several have one id, such as those of a batch
         answer.is_cut = True
         del lives[asked.limit :]
-    facts = [_Facts(member, view, answer) for member, view in zip(members, views, strict=True)]
-    _note_ends(lives, facts, answer.report)
+    note_ends(lives, facts, views.__getitem__, answer.report)
     answer.rows += [facts[life.last.store].row(life) for life in lives]
     return answer
 
 
-def lives_of(found: Collected) -> list[_Life]:
+def lives_of(found: Collected) -> list[Life]:
     lives = [life for steps in found.steps.values() for life in _lives(steps)]
     return [life for life in lives if found.place_id is None or life.has_id(found.place_id)]
 
 
-def _lives(steps: list[PlacedStep]) -> Iterator[_Life]:
+def _lives(steps: list[PlacedStep]) -> Iterator[Life]:
     """Yield the rows of the records that have one message in common, in order."""
     by_kind: defaultdict[StepKind, list[PlacedStep]] = defaultdict(list)
     chains: list[list[PlacedStep]] = []
@@ -179,8 +180,8 @@ def _lives(steps: list[PlacedStep]) -> Iterator[_Life]:
         else:
             chains.append([one])
     late = [one for one in by_kind[StepKind.STORED] if one.step.source]
-    lives = [_Life(stored=one) for one in by_kind[StepKind.STORED] if not one.step.source]
-    lives += [_Life(stored, chain or []) for stored, chain in zip_longest(late, chains)]
+    lives = [Life(stored=one) for one in by_kind[StepKind.STORED] if not one.step.source]
+    lives += [Life(stored, chain or []) for stored, chain in zip_longest(late, chains)]
     lives.sort(key=lambda life: life.last.step.physical_offset)
     for one in by_kind[StepKind.GIVEN_UP]:
         _open_life(lives, TRANSACTION).given_up = one
@@ -192,15 +193,15 @@ def _lives(steps: list[PlacedStep]) -> Iterator[_Life]:
     return iter(lives)
 
 
-def _open_life(lives: list[_Life], source: str) -> _Life:
+def _open_life(lives: list[Life], source: str) -> Life:
     for life in lives:
         if life.stored is None and life.waits and life.waits[0].step.source == source and life.given_up is None:
             return life
-    lives.append(_Life())
+    lives.append(Life())
     return lives[-1]
 
 
-def _origin(lives: list[_Life], step: MessageStep) -> _Life:
+def _origin(lives: list[Life], step: MessageStep) -> Life:
     """Return the row that a retry or a dead letter belongs to.
 
     A new one if its first copy has expired.
@@ -208,20 +209,23 @@ def _origin(lives: list[_Life], step: MessageStep) -> _Life:
     first = next((life for life in lives if life.stored and life.stored.step.offset_msg_id == step.origin), None)
     before = [life for life in lives if life.last.step.physical_offset < step.physical_offset]
     if first is None and not before:
-        lives.append(_Life())
+        lives.append(Life())
         return lives[-1]
     return first or before[-1]
 
 
-def _note_ends(lives: list[_Life], facts: list[_Facts], report: Report) -> None:
-    """Look for the outcomes of the half messages that were not committed."""
+def note_ends(lives: list[Life], facts: list[Facts], view_of: Callable[[int], StoreView], report: Report) -> None:
+    """Look for the outcomes of the half messages that were not committed.
+
+    `view_of`: opens the store of a number.
+    """
     for number, one in enumerate(facts):
         halves = (life.half for life in lives if life.stored is None)
         mine = {half.step.stored_offset: half.step for half in halves if half and half.store == number}
         if not mine:
             continue
         since = min(step.store_timestamp for step in mine.values())
-        for ended_ms, offsets in outcomes(one.view, since, report):
+        for ended_ms, offsets in outcomes(view_of(number), since, report, one.end):
             for offset in mine.keys() & offsets:
                 one.ended[offset] = ended_ms
                 del mine[offset]
@@ -229,14 +233,17 @@ def _note_ends(lives: list[_Life], facts: list[_Facts], report: Report) -> None:
                 break
 
 
-class _Facts:
-    """Holds facts of a store that rows need besides the log."""
+class Facts:
+    """Holds facts of a store that rows need besides the log; picklable.
 
-    def __init__(self, member: Member, view: StoreView, answer: Answer[Trace]) -> None:
-        lookup = view._now
+    `end`: no outcome after this log offset counts, whose message may not have been read.
+    """
+
+    def __init__(self, member: Member, lookup: QueueLookup, answer: Answer[Trace]) -> None:
         snapshot = lookup.snapshot
-        self.member, self.view, self.now_ms = member, view, snapshot.effects.now_ms()
-        self.groups = groups_of(lookup)
+        self.member, self.now_ms = member, snapshot.effects.now_ms()
+        self.late_ms = snapshot.config.transaction_time_out
+        self.end, self.deletions, self.groups = snapshot.end, snapshot.deletions, groups_of(lookup)
         self.fates: list[FileFate] = [] if snapshot.effects.remote else file_fates(snapshot)
         self.ended: dict[int, int] = {}  # queue offset of a half message -> when it was ended
         for problem in snapshot.broker.problems_of(config_reader.OFFSETS, config_reader.LMQ_OFFSETS):
@@ -247,7 +254,7 @@ class _Facts:
         if (pops := unsettled_pops(lookup)) is not None:
             answer.note(f"{snapshot.root}: {pops.text}, though the group's offset may be after it")
 
-    def row(self, life: _Life) -> Trace:
+    def row(self, life: Life) -> Trace:
         stored = life.stored.step if life.stored else None
         wait = life.waits[-1].step if life.waits else None
         own, named, half = stored or wait, stored or wait or life.last.step, life.half
@@ -283,10 +290,10 @@ class _Facts:
             store=store,
         )
 
-    def _state(self, life: _Life, ended_ms: int | None) -> str:
+    def _state(self, life: Life, ended_ms: int | None) -> str:
         if life.stored:
             step = life.stored.step
-            gone = self.view._now.snapshot.deletions.get(java_encode(step.topic))
+            gone = self.deletions.get(java_encode(step.topic))
             return DELETED if gone and gone.covers(step.physical_offset, step.store_timestamp) else DELIVERED
         if life.given_up:
             return GIVEN_UP
@@ -297,8 +304,15 @@ class _Facts:
             return RECALLED if life.recalled else WAITING
         if ended_ms is not None:
             return ROLLED_BACK
-        is_late = last.times or self.now_ms - last.store_timestamp > self.view.config.transaction_time_out
+        is_late = last.times or self.now_ms - last.store_timestamp > self.late_ms
         return HANGING if is_late else PREPARED
+
+    def offsets_in(self, topic: str, queue_id: int) -> list[int]:
+        """Return the offsets of groups in a queue.
+
+        Between two of them the same groups have passed each message.
+        """
+        return sorted(at for _, offsets in self.groups.get(topic, ()) if (at := offsets.get(queue_id)) is not None)
 
     def _places(self, stored: MessageStep) -> list[GroupPlace]:
         """Return where the groups of its topic are, against a message."""
@@ -306,7 +320,7 @@ class _Facts:
         places = [(group, offsets.get(stored.stored_queue)) for group, offsets in self.groups.get(stored.topic, ())]
         return [GroupPlace(group, at, at is not None and at >= end) for group, at in sorted(places)]
 
-    def _retries(self, life: _Life) -> list[Retry]:
+    def _retries(self, life: Life) -> list[Retry]:
         """Return the retries: of each the record in which it waits, and the one that the group gets."""
         found: list[Retry] = []
         waits: dict[tuple[str, int], list[Retry]] = {}
@@ -339,6 +353,6 @@ def _dead(step: MessageStep) -> DeadLetter:
 _ASKED = (StepKind.HALF, StepKind.GIVEN_UP)
 
 
-def _all(life: _Life) -> list[PlacedStep]:
+def _all(life: Life) -> list[PlacedStep]:
     ones = (life.stored, *life.waits, life.given_up, life.recalled, *life.after)
     return [one for one in ones if one is not None]

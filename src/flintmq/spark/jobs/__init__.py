@@ -8,6 +8,7 @@ stats     counts a store's traffic, and makes a page of it
 rebuild   rebuilds queues and index, as Spark tasks
 verify    verifies a store, as Spark tasks
 diff      compares two stores, as Spark tasks
+trace     tells what became of every message, as a DataFrame
 staged    stores units and keys between the two stages of a job
 tasks     runs a function over items as tasks, and returns small answers
 """

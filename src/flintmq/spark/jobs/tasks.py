@@ -83,21 +83,27 @@ def collect_answers(
     spark: SparkSession, frame: DataFrame, count: int, progress: Progress | None
 ) -> list[dict[str, Any]]:
     """Return the answers of tasks whose rows come from `answer_of`, by number."""
-    from pyspark.errors import PySparkException
-
-    try:
-        with _watching(spark, count, progress):
-            rows = frame.collect()
-    except PySparkException as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.startswith("\tat ")]
-        last = next((line for line in reversed(lines) if "Error" in line or "Exception" in line), lines[-1])
-        raise StoreError(f"a Spark task failed: {last[:300]}; Spark's log has more") from error
+    with telling(), _watching(spark, count, progress):
+        rows = frame.collect()
     answers = {row["number"]: json.loads(row["answer"]) for row in rows}
     assert answers.keys() == set(range(count))  # Spark gives each task's rows once
     for number in range(count):
         if "error" in answers[number]:
             raise error_in(answers[number])
     return [answers[number] for number in range(count)]
+
+
+@contextmanager
+def telling() -> Iterator[None]:
+    """Raise what Spark says of a failed task as a StoreError, of one line."""
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.startswith("\tat ")]
+        last = next((line for line in reversed(lines) if "Error" in line or "Exception" in line), lines[-1])
+        raise StoreError(f"a Spark task failed: {last[:300]}; Spark's log has more") from error
 
 
 def _answers(
