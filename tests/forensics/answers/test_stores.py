@@ -68,6 +68,16 @@ def test_stores_are_told_apart_and_limits_hold_for_all(golden: Callable[[str], G
     assert [row.broker for row in few.rows] == list(names) and few.is_cut
 
 
+def test_a_copy_under_another_name_has_rows_of_its_own(golden: Callable[[str], Golden], tmp_path: Path):
+    first = golden("config").path
+    shutil.copytree(first, tmp_path / "copy")
+    alone = trace([Member(str(first), "")], TraceAsked(topic="Trade")).rows
+    both = trace([Member(str(first), "a"), Member(str(tmp_path / "copy"), "b")], TraceAsked(topic="Trade")).rows
+    for name in "ab":
+        found = [replace(row, broker="", store="") for row in both if row.broker == name]
+        assert found == alone and sum(len(row.retries) for row in found) > 0
+
+
 def test_a_retry_on_another_broker_is_of_its_message(tmp_path: Path):
     """Where the broker of a message is away, its consumer sends the retry to another one."""
     with open_small(tmp_path / "a") as a, open_small(tmp_path / "b") as b:

@@ -41,6 +41,10 @@ class StepKind(Enum):
     __hash__ = object.__hash__  # that of Enum is no built-in one, and takes as long as the look into a dict
 
 
+AFTER = (StepKind.RETRY_WAITS, StepKind.RETRY, StepKind.DEAD)
+"""What came after a delivery."""
+
+
 class MessageStep(NamedTuple):
     """One record, as a step in the life of a message.
 

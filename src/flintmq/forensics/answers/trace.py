@@ -19,7 +19,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.forensics.answers.answer import Answer, member_words, opened
 from flintmq.forensics.answers.collect import Collected, PlacedStep, TraceAsked, collect
 from flintmq.forensics.answers.reading import outcomes
-from flintmq.forensics.answers.steps import TIMER, TRANSACTION, MessageStep, StepKind
+from flintmq.forensics.answers.steps import AFTER, TIMER, TRANSACTION, MessageStep, StepKind
 from flintmq.forensics.retention_plan import FileFate, file_fates, groups_of
 from flintmq.format.text import java_encode
 from flintmq.store.commitlog.report import Report
@@ -168,7 +168,19 @@ def lives_of(found: Collected) -> list[Life]:
 
 
 def _lives(steps: list[PlacedStep]) -> Iterator[Life]:
-    """Yield the rows of the records that have one message in common, in order."""
+    """Yield the rows of the records that have one message in common: by store, in order."""
+    stores, lives = sorted({one.store for one in steps}), list[Life]()
+    for store in stores:  # two copies of a store are two brokers
+        lives += _lives_in([one for one in steps if one.store == store])
+    for kind in AFTER:
+        for one in steps:
+            if one.step.kind is kind:
+                _origin(lives, one).after.append(one)
+    return iter(lives)
+
+
+def _lives_in(steps: list[PlacedStep]) -> list[Life]:
+    """Return the rows of one store, without what came after a delivery."""
     by_kind: defaultdict[StepKind, list[PlacedStep]] = defaultdict(list)
     chains: list[list[PlacedStep]] = []
     for one in steps:
@@ -188,9 +200,7 @@ def _lives(steps: list[PlacedStep]) -> Iterator[Life]:
     for one in by_kind[StepKind.RECALL]:
         if life := next((life for life in lives if life.waits and life.waits[0].step.source == TIMER), None):
             life.recalled = one
-    for one in (*by_kind[StepKind.RETRY_WAITS], *by_kind[StepKind.RETRY], *by_kind[StepKind.DEAD]):
-        _origin(lives, one.step).after.append(one)
-    return iter(lives)
+    return lives
 
 
 def _open_life(lives: list[Life], source: str) -> Life:
@@ -201,17 +211,19 @@ def _open_life(lives: list[Life], source: str) -> Life:
     return lives[-1]
 
 
-def _origin(lives: list[Life], step: MessageStep) -> Life:
-    """Return the row that a retry or a dead letter belongs to.
+def _origin(lives: list[Life], one: PlacedStep) -> Life:
+    """Return the row that a retry or a dead letter belongs to, of its own store if there is one.
 
-    A new one if its first copy has expired.
+    Where the broker of a message was away, its consumer sent the retry to another. A new row if the first copy has
+    expired.
     """
-    first = next((life for life in lives if life.stored and life.stored.step.offset_msg_id == step.origin), None)
-    before = [life for life in lives if life.last.step.physical_offset < step.physical_offset]
+    near = sorted(lives, key=lambda life: life.last.store != one.store)
+    first = next((life for life in near if life.stored and life.stored.step.offset_msg_id == one.step.origin), None)
+    before = [life for life in lives if life.last.step.physical_offset < one.step.physical_offset]
     if first is None and not before:
         lives.append(Life())
         return lives[-1]
-    return first or before[-1]
+    return first or ([life for life in before if life.last.store == one.store] or before)[-1]
 
 
 def note_ends(lives: list[Life], facts: list[Facts], view_of: Callable[[int], StoreView], report: Report) -> None:

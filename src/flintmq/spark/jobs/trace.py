@@ -33,7 +33,7 @@ from flintmq.cluster.members import Stores
 from flintmq.config.keys import StoreConfig
 from flintmq.forensics.answers.answer import Answer
 from flintmq.forensics.answers.collect import WAITING_TOPICS, Collected, PlacedStep, TraceAsked, is_sent_to
-from flintmq.forensics.answers.steps import MessageStep, StepKind, company_of, step_of
+from flintmq.forensics.answers.steps import AFTER, MessageStep, StepKind, company_of, step_of
 from flintmq.forensics.answers.trace import Facts, Life, Trace, lives_of, note_ends
 from flintmq.format import properties
 from flintmq.format.group_topics import OF_GROUPS
@@ -80,7 +80,6 @@ OF_RECORD = {
 }  # fmt: skip
 """Columns of a row that differ from message to message where none came again."""
 MARKS = pa.array([properties.REAL_TOPIC, properties.TIMER_DEQUEUE_MS, properties.INNER_NUM])
-AFTER = (StepKind.RETRY_WAITS, StepKind.RETRY, StepKind.DEAD)
 DROPPED, STEP, SENT = range(3)
 
 
