@@ -68,7 +68,7 @@ def plan_scan(
     topics that do not exist.
     """
     snapshot = Snapshot.open(absolute(options.path), options.config)  # workers may run in other directories
-    end = snapshot.find_end(report)
+    end = snapshot.find_end(report, late=True)  # of damage before it the ranges report
     if options.fail_on_data_loss:
         refuse_damaged_ends(snapshot.log, snapshot.facts, end)
     options = as_the_store_has(options, snapshot, report, missing)

@@ -18,6 +18,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -27,12 +28,12 @@ from flintmq.config.text import DAY_MS
 
 Numbers = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
-FOLDS: dict[str, Callable[[int, int], int]] = {"+": lambda one, other: one + other, "<": min, ">": max}
+FOLDS: dict[str, Callable[[int, int], int]] = {"+": add, "<": min, ">": max}
 
 
 def _folded(folds: Sequence[Callable[[int, int], int]], known: list[int] | None, row: Sequence[int]) -> list[int]:
     """Return a row combined with what is known of its name."""
-    return [*row] if known is None else [fold(*pair) for fold, *pair in zip(folds, known, row, strict=True)]
+    return [*row] if known is None else [fold(one, other) for fold, one, other in zip(folds, known, row, strict=True)]
 
 
 class Top:

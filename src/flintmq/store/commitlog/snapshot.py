@@ -120,13 +120,16 @@ class Snapshot:
         """The end of the log, what is there, and the last record."""
         return self.find_end()
 
-    def find_end(self, report: Report | None = None) -> LogEnd:
-        """Find the log's end; `report` receives notes on it if the end was not known before."""
+    def find_end(self, report: Report | None = None, *, late: bool = False) -> LogEnd:
+        """Find the log's end; `report` receives notes on it if the end was not known before.
+
+        `late`: see `log_end.find_end`.
+        """
         with self._lock:
             if self._end is None:
                 known = self._begin is not None and record_at(self.log, self._begin) is not None
                 facts = self.facts_after(self._begin, self._quiet)
-                self._end = find_end(self.log, facts, report, self._begin if known else None)
+                self._end = find_end(self.log, facts, report, self._begin if known else None, late=late)
             return self._end
 
     def facts_after(self, last: int | None, searched: int | None) -> StopFacts:
