@@ -4,6 +4,8 @@ import json
 import time
 from pathlib import Path
 
+import pytest
+
 from flintmq.cli.body_option import Bodies
 from flintmq.cluster.members import find_members
 from flintmq.config.keys import StoreConfig
@@ -11,6 +13,7 @@ from flintmq.message import Message
 from flintmq.store.message_store import MessageStore
 from flintmq.ui import tail
 from flintmq.ui.server import UiServer
+from labs import ui_tail
 from tests.ui.conftest import SMALL
 from tests.ui.test_server import PAGE
 
@@ -89,3 +92,14 @@ def test_events_are_json_without_markup(tmp_path: Path):
     row = json.loads(events[-1][6:])["rows"][0]
     assert row["body"] == "\\n\\ndata: forged\\n\\n</script>" and row["keys"] == "k"
     assert row["href"].startswith("/0/message?topic=T&queue=0&offset=1&at=")
+
+
+@pytest.mark.parametrize(("most", "wrong"), [(60.0, 0), (0.0, 1)])
+def test_a_short_run_under_a_fast_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], most: float, wrong: int
+):
+    monkeypatch.setattr(ui_tail, "LATE_S", most)
+    assert ui_tail.run(str(tmp_path), 0.1, 1000, 2) == wrong
+    minute, whole = capsys.readouterr().out.splitlines()
+    assert minute.startswith("minute 1: new rows ") and "; 0 events" not in minute
+    assert int(whole.split()[0]) > 1000

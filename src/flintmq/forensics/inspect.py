@@ -199,7 +199,7 @@ class _Inspector:
     def run(self, files: bool = True) -> Inspection:
         """Collect everything, in an order that reads each file once; or only what concerns messages."""
         facts, report = self.snapshot.facts, Report()
-        self.snapshot.find_end(report)  # first: later it is known, and nothing is noted
+        self.snapshot.find_end(report, late=True)  # first: later it is known, and nothing is noted
         topics = self._topics(self.snapshot.broker)
         found = Inspection(
             root=self.root,

@@ -2,6 +2,7 @@
 
 import itertools
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,8 @@ def test_an_aligned_tail_is_stale_where_a_queue_offset_repeats(
     assert (len(found), verdict) == (count, Verdict.STALE_TAIL if proven else Verdict.END)
     assert [note.code for note in report.notes] == ["stale_tail" if proven else "time_step"]
     assert find_end(log, facts).offset == count * SIZE
+    in_the_tail = replace(facts, latest=FLUSHED, named=len(data) - SIZE)  # as the newest index file names it
+    assert find_end(log, in_the_tail).offset == count * SIZE
     # Records that are not older after the tail: it is of this life.
     (tmp_path / "on").mkdir()
     data += make(len(data), NEW + 900, queue_offset=50)

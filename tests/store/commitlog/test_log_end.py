@@ -120,7 +120,7 @@ def stopped(tmp_path_factory):
 
 
 def both(root, effects=None):
-    """The end by who wants no report, and by who walks the last file for one."""
+    """The end by who begins late, and by who walks the last file for a report."""
     found = []
     for report in (None, Report()):
         log, facts = list_log(str(root), StoreConfig(), effects or Effects()), read_facts(str(root))
@@ -142,15 +142,20 @@ def name_in_index(root: Path, offset: int) -> None:
     patch(sorted((root / "index").iterdir())[-1], 24, struct.pack(">q", offset))
 
 
-def test_the_search_begins_at_a_record_below_the_mark(stopped):
-    [short, long] = both(stopped)
+@pytest.mark.parametrize("mark", ["the mark", "no mark"])
+def test_the_search_begins_at_a_record_that_is_surely_before_the_end(stopped, tmp_path, mark):
+    root = copied(stopped, tmp_path)
+    if mark == "no mark":
+        HARMS[mark](root, 0)
+    [short, long] = both(root)
     assert short == long and short.last is not None
     counted = []
-    for report in (None, Report()):
+    for report, late in ((None, False), (Report(), True), (Report(), False)):
         disk = Counts()
-        find_end(list_log(str(stopped), StoreConfig(), disk), read_facts(str(stopped)), report)
+        found = find_end(list_log(str(root), StoreConfig(), disk), read_facts(str(root)), report, late=late)
+        assert found == long
         counted.append(disk.read)
-    assert counted[0] < counted[1] - 5000, "the records of the last file are not read"
+    assert counted[0] == counted[1] < counted[2] - 5000, "the records of the last file are not read"
 
 
 def test_every_golden_store_ends_where_its_last_file_does(golden_store):
@@ -194,6 +199,7 @@ HARMS = {
     "a last file of zeros": lambda root, end: patch(log_files(root)[1], 0, bytes(LOG)),
     "junk after the end": lambda root, end: patch(log_files(root)[1], end - LOG, b"junk" * 99),
     "a tail of another life": stale_tail,
+    "the index names a record of such a tail": lambda root, end: (stale_tail(root, end), name_in_index(root, end)),
     "a link": lambda root, end: (root / "commitlog" / f"{2 * LOG:020}").symlink_to("/nowhere"),
 }
 

@@ -70,7 +70,7 @@ def plan_scan(
     topics that do not exist.
     """
     snapshot = Snapshot.open(absolute(options.path), options.config)  # workers may run in other directories
-    end = snapshot.find_end(report)
+    end = snapshot.find_end(report, late=True)  # of damage before it the ranges report
     try:
         refuse_damaged_ends(snapshot.log, snapshot.facts, end)
     except CorruptStoreError as error:

@@ -222,7 +222,7 @@ class Tally(_Counts):
 
         def names_of(numbers: Numbers) -> Iterator[str]:
             at = pa.array(rows[numbers])
-            pairs = zip(topic.take(at).to_pylist(), column.take(at).to_pylist(), strict=True)
+            pairs = zip(_values(topic.take(at)), _values(column.take(at)), strict=True)
             return (f"{name}{SEPARATOR}{text}" for name, text in pairs)
 
         values.add(found[rows], counts, names_of)
@@ -281,4 +281,10 @@ def _grouped(table: pa.Table, by: list[str], sums: list[Any]) -> list[tuple[Any,
     """Return rows of the groups: the keys, then the sums in their order."""
     grouped = table.group_by(by, use_threads=False).aggregate(sums)
     names = ["count_all" if not name else f"{name}_{fold}" for name, fold in sums]
-    return list(zip(*(grouped.column(name).to_pylist() for name in [*by, *names]), strict=True))
+    return list(zip(*(_values(grouped.column(name)) for name in [*by, *names]), strict=True))
+
+
+def _values(column: Any) -> list[Any]:
+    """Return a column's values, not code by code, which takes 20 times as long."""
+    coded = pa.types.is_dictionary(column.type)
+    return list((column.cast(column.type.value_type) if coded else column).to_pylist())

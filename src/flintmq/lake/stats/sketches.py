@@ -14,10 +14,10 @@ of the results do not depend on the order in which summaries are merged.
 from __future__ import annotations
 
 import math
-import operator
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -27,12 +27,12 @@ from flintmq.config.text import DAY_MS
 
 Numbers = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
-FOLDS: dict[str, Callable[[int, int], int]] = {"+": operator.add, "<": min, ">": max}
+FOLDS: dict[str, Callable[[int, int], int]] = {"+": add, "<": min, ">": max}
 
 
 def _folded(folds: Sequence[Callable[[int, int], int]], known: list[int] | None, row: Sequence[int]) -> list[int]:
     """Return a row combined with what is known of its name."""
-    return [*row] if known is None else [fold(*pair) for fold, *pair in zip(folds, known, row, strict=True)]
+    return [*row] if known is None else [fold(one, other) for fold, one, other in zip(folds, known, row, strict=True)]
 
 
 class Top:

@@ -1,8 +1,8 @@
 """Finds the end of a log by reading only its last file with data.
 
-On a local disk the last file is walked, whose holes cost nothing; after a clean stop of FlintMQ, by who needs no report
-of its damage, only from a record on that is surely before the end. From a server that would be up to a gigabyte for
-each plan, so the search begins later there, by a few small reads.
+On a local disk the last file is walked, whose holes cost nothing; after a clean stop, by who needs no report of its
+damage, only from a record on that is surely before the end. From a server that would be up to a gigabyte for each plan,
+so the search begins late there for all.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ def find_end(
     begin: int | None = None,
     *,
     ask_queues: bool = False,
+    late: bool = False,
 ) -> LogEnd:
     """Find the log's end by reading only the last file with data.
 
@@ -45,7 +46,9 @@ def find_end(
     skipped; readers of that range meet it themselves. A last record that is not written completely is not before the
     end (`store/commitlog/arrivals.py`).
 
-    `begin`: log offset of a record known to be before the end, to begin there; None to search for a file.
+    Args:
+        begin: log offset of a record known to be before the end, to begin there; None to search for a file.
+        late: begin late where that is possible: the report needs only what is noted of the end itself.
     """
     if begin is None and log.effects.remote:
         begin = late_begin(log, facts)
@@ -55,7 +58,7 @@ def find_end(
             if next_record(log, file.start, file.start + max(file.size, 1)) is not None:
                 begin = file.start
                 break
-        begin = begin if report is not None else max(begin, _named_before_mark(log, facts))
+        begin = max(begin, _named_before_end(log, facts)) if late or report is None else begin
     walk = LogWalk(log, facts, begin, strict=False, report=report, ask_queues=ask_queues)
     end, last = begin, None
     for piece in walk:
@@ -66,15 +69,20 @@ def find_end(
     return LogEnd(end, verdict, last)
 
 
-def _named_before_mark(log: LogFiles, facts: StopFacts) -> int:
+def _named_before_end(log: LogFiles, facts: StopFacts) -> int:
     """Return the log offset of a record before the log's end; 0 if none is known.
 
-    It is the last record in the newest index file, below FlintMQ's own mark of a store that stopped cleanly: no log
-    ends there (end_of_log.decide), so what comes before it cannot change the answer.
+    It is the last record in the newest index file of a store that stopped cleanly. It is below FlintMQ's own mark: no
+    log ends there (end_of_log.decide), so what comes before it cannot change the answer. Or the checkpoint has no later
+    time: then it is not part of a stale tail, which is older than the last record that was dispatched.
     """
-    flushed = facts.mark.flushed or 0
-    named = last_named(facts.root, log.effects) if flushed and facts.root and facts.clean and not facts.live else None
-    return 0 if named is None or named >= flushed or record_at(log, named) is None else named
+    if not facts.clean or facts.live:
+        return 0
+    named = facts.named if log.effects.remote or not facts.root else last_named(facts.root, log.effects)
+    found = None if named is None else record_at(log, named)
+    if named is None or found is None:
+        return 0
+    return named if named < (facts.mark.flushed or 0) or found.store_timestamp >= facts.latest > 0 else 0
 
 
 def refuse_damaged_ends(log: LogFiles, facts: StopFacts, end: LogEnd) -> None:
@@ -89,13 +97,8 @@ def refuse_damaged_ends(log: LogFiles, facts: StopFacts, end: LogEnd) -> None:
 def late_begin(log: LogFiles, facts: StopFacts) -> int:
     """Return the log offset of a record before the log's end, as late as small reads can prove.
 
-    That is the last record in the newest index file, if the store stopped cleanly and the checkpoint has no later time:
-    then it is not part of a stale tail, which is older than the log's last record. Otherwise it is the first record of
-    the last file that begins with one: for a store that was copied while it was written, one file must be walked.
+    Where that is not the one above it is the first record of the last file that begins with one: for a store that was
+    copied while it was written, one file must be walked.
     """
-    if facts.named is not None and facts.clean and not facts.live:
-        named = record_at(log, facts.named)
-        if named is not None and named.store_timestamp >= facts.latest > 0:
-            return facts.named
-    starts = (file.start for file in reversed(log.files))
-    return next((start for start in starts if record_at(log, start) is not None), log.min_offset)
+    starts = (file.start for file in reversed(log.files) if record_at(log, file.start) is not None)
+    return _named_before_end(log, facts) or next(starts, log.min_offset)

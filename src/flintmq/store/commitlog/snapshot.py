@@ -17,7 +17,8 @@ from functools import cached_property
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import FormatError
 from flintmq.format import checkpoint
-from flintmq.message import StoredMessage
+from flintmq.format.record_view import size_at
+from flintmq.message import StoredMessage, stored_message
 from flintmq.storage.files.filesystem import REAL, Effects
 from flintmq.storage.files.store_url import effects_for
 from flintmq.storage.threads.mutex import Lock
@@ -120,13 +121,16 @@ class Snapshot:
         """The end of the log, what is there, and the last record."""
         return self.find_end()
 
-    def find_end(self, report: Report | None = None) -> LogEnd:
-        """Find the log's end; `report` receives notes on it if the end was not known before."""
+    def find_end(self, report: Report | None = None, *, late: bool = False) -> LogEnd:
+        """Find the log's end; `report` receives notes on it if the end was not known before.
+
+        `late`: see `log_end.find_end`.
+        """
         with self._lock:
             if self._end is None:
                 known = self._begin is not None and record_at(self.log, self._begin) is not None
                 facts = self.facts_after(self._begin, self._quiet)
-                self._end = find_end(self.log, facts, report, self._begin if known else None)
+                self._end = find_end(self.log, facts, report, self._begin if known else None, late=late)
             return self._end
 
     def facts_after(self, last: int | None, searched: int | None) -> StopFacts:
@@ -198,11 +202,19 @@ class Snapshot:
 
     def record(self, physical_offset: int) -> StoredMessage | None:
         """Read the valid record at this log offset and before the log's end, or return None."""
+        data = self.record_bytes(physical_offset)
+        return None if data is None else stored_message(data, 0)
+
+    def record_bytes(self, physical_offset: int) -> bytes | None:
+        """Return bytes that begin with the record at this log offset, as `record` finds it, or None."""
         reader: RecordReader | None = getattr(self._own, "reader", None)
-        message = record_at(self.log, physical_offset) if reader is None else reader.at(physical_offset)
-        if message is None or physical_offset + message.size <= self._floor:
-            return message
-        return message if physical_offset + message.size <= self.end else None
+        if reader is None:
+            with self.held():
+                return self.record_bytes(physical_offset)
+        data = reader.bytes_at(physical_offset)
+        if data is None or physical_offset + size_at(data) <= self._floor:
+            return data
+        return data if physical_offset + size_at(data) <= self.end else None
 
     @contextmanager
     def held(self) -> Iterator[None]:

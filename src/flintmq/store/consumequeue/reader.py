@@ -44,7 +44,7 @@ _PAGE = 4096  # data and holes begin at multiples of this
 
 
 FIRST_BYTES = 4096  # of a queue's only file, read with its listing: mostly the disk knows of no data after them
-_HEAD = 256  # bytes that all units of a short queue are mostly in
+_HEADS = (2048, 1024, 512, 256)  # bytes that all units of a short queue are mostly in
 _ZEROS = memoryview(bytes(_READ_BYTES))
 
 
@@ -53,9 +53,10 @@ def content_size(data: bytes) -> int:
 
     `rstrip` looks at one byte after the other, which for thousands of queues is much of a start.
     """
-    zeros = len(data) - _HEAD
-    if 0 < zeros <= len(_ZEROS) and data.endswith(_ZEROS[:zeros]):
-        data = data[:_HEAD]
+    for head in _HEADS:
+        zeros = len(data) - head
+        if 0 < zeros <= len(_ZEROS) and data.endswith(_ZEROS[:zeros]):
+            data = data[:head]
     return len(data.rstrip(b"\0"))
 
 

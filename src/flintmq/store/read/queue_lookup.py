@@ -18,6 +18,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from flintmq.format.consume_queue import UNIT, UNIT_SIZE, Unit
+from flintmq.format.record_view import size_at, texts_at
 from flintmq.format.text import java_decode
 from flintmq.message import StoredMessage, stored_message
 from flintmq.storage.threads.mutex import ReentrantLock
@@ -28,7 +29,7 @@ from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.commitlog.walk import LogWalk
 from flintmq.store.consumequeue.reader import AnyUnit, UnitQueue, batch_queue, known_plain_queue, plain_queue
 from flintmq.store.dispatch.dispatcher import DispatchRules
-from flintmq.store.dispatch.queue_positions import LMQ_PREFIX, places
+from flintmq.store.dispatch.queue_positions import LMQ_PREFIX, is_at, places
 from flintmq.store.layout import directories
 from flintmq.store.layout.config_reader import BATCH_TYPE, SIMPLE_TYPE
 from flintmq.store.layout.queue_name import QueueName, each_queue_name, is_path, queue_names
@@ -445,7 +446,7 @@ class QueueLookup:
         return self._topics.get(name)
 
     def _short_bounds(self, name: QueueName, units: UnitQueue) -> Bounds | None:
-        """Return the bounds of a short queue whose two ends lead to its records; None for others.
+        """Return the bounds of a short queue whose two ends lead to their records; None for others.
 
         Of thousands of queues most are like this, and a search in each would be most of an `inspect`.
         """
@@ -457,15 +458,18 @@ class QueueLookup:
             return None
         if first.physical_offset < snapshot.log.min_offset or last.physical_offset >= snapshot.end:
             return None
-        message, low, stop = self._stands(name, last)
-        if message is None or stop < own:
+        topic = os.fsencode(name.topic)
+        data = snapshot.record_bytes(last.physical_offset)
+        if data is None or not is_at(data, topic, name.queue_id, own - 1):
             return None
-        physical_end = message.physical_offset + message.size
-        begin, begin_at = (message, low) if own == 1 else self._stands(name, first)[:2]
-        if begin is None:
-            return None
-        self._topics[name] = begin.topic
-        return Bounds(min(low, begin_at), stop, physical_end)
+        physical_end = last.physical_offset + size_at(data)
+        if own > 1:
+            data = snapshot.record_bytes(first.physical_offset)
+            if data is None or not is_at(data, topic, name.queue_id, 0):
+                return None
+        begin, end, _ = texts_at(data)
+        self._topics[name] = java_decode(data[begin:end])
+        return Bounds(0, own, physical_end)
 
     def _read_bounds(self, name: QueueName, units: UnitQueue) -> Bounds:
         """Find the last unit with a record of this queue, and the first that points into the log.
@@ -641,7 +645,8 @@ class QueueLookup:
 
 def _of(topic: str | None, *names: Iterable[QueueName]) -> set[QueueName]:
     """Return the queues of a topic among these; all for None."""
-    return {name for some in names for name in some if topic in (None, name.topic)}
+    found = set[QueueName]().union(*names)
+    return found if topic is None else {name for name in found if name.topic == topic}
 
 
 def _steps(start: int, stop: int) -> Iterator[int]:

@@ -96,7 +96,7 @@ def at_opening(
 def _by_kind(names: Iterable[QueueName], levels: int) -> defaultdict[str, list[QueueName]]:
     """Return the queues whose messages somebody is to deliver, by kind."""
     found: defaultdict[str, list[QueueName]] = defaultdict(list)
-    for name in sorted(names):
+    for name in names:
         kind = {TIMER_TOPIC: TIMERS, HALF_TOPIC: HALVES}.get(name.topic)
         if name.topic == SCHEDULE_TOPIC and name.queue_id >= levels:
             kind = DELAYS
@@ -104,6 +104,8 @@ def _by_kind(names: Iterable[QueueName], levels: int) -> defaultdict[str, list[Q
             kind = POPS
         if kind is not None:
             found[kind].append(name)
+    for one in found.values():
+        one.sort()
     return found
 
 
