@@ -20,12 +20,12 @@ from flintmq.config.keys import StoreConfig
 from flintmq.config.text import short
 from flintmq.errors import StoreLockedError, UnknownTopicError, UnsupportedFormatError, UsageError
 from flintmq.forensics.group_offsets import ASK_BROKER, known_topics, refuse_address, unknown_ends
+from flintmq.forensics.topic_tail import check_end
 from flintmq.format.group_topics import OF_GROUPS, OWN_GROUPS
 from flintmq.storage.files.dispatch_lock import holder
 from flintmq.storage.files.filesystem import REAL, Effects
 from flintmq.storage.files.lock import is_live
 from flintmq.storage.files.store_url import local_only
-from flintmq.store.commitlog.log_end import refuse_damaged_ends
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.layout import config_reader, directories, followed
 from flintmq.store.layout.config_writer import save
@@ -133,7 +133,7 @@ class StoppedOffsets:
         self.root, self.effects, self.left = root, effects, list[str]()
         snapshot = Snapshot(root, config, effects)
         snapshot.facts = replace(snapshot.facts, live=False)  # the lock is held here, or nobody holds it
-        refuse_damaged_ends(snapshot.log, snapshot.facts, snapshot.log_end)
+        check_end(snapshot)
         self._lookup, self._queues_of = QueueLookup(snapshot), dict[str, frozenset[int]]()
         tables = ConfigTables.of(root, config, effects, PEER)
         groups = Groups(tables.groups)

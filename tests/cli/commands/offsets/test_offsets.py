@@ -19,6 +19,7 @@ from tests.cli.conftest import Run
 from tests.compat.stores import Golden
 from tests.support.engine import tree
 from tests.support.java_figures import bounds, offsets
+from tests.support.makers import hurt_body
 from tests.support.object_server import Server
 
 GROUP, TOPIC = "TradeGroup", "Trade"  # of the golden store, at 17, 22, 18, 18 of queues that end at 19, 25, 21, 20
@@ -374,6 +375,84 @@ def test_queues_without_their_files_are_refused(run: Run, golden: Callable[[str]
         found = run("offsets", *words)
         assert found.code == 2 and "files of Trade/0, Trade/1, Trade/2, Trade/3 are missing" in found.err
     assert "files of Trade/0, Trade/1" in run("offsets", "show", store, "--group", GROUP).err
+
+
+def cut(size: int) -> Callable[[Path], None]:
+    return lambda file: os.truncate(file, size)
+
+
+def zero(file: Path) -> None:
+    file.write_bytes(bytes(file.stat().st_size))
+
+
+HARMS: dict[str, Callable[[Path], None]] = {
+    "removed": Path.unlink, "empty": cut(0), "cut in a unit": cut(30), "cut after a unit": cut(20), "zeros": zero,
+    "its end is zeros": lambda file: file.write_bytes(file.read_bytes()[:40].ljust(file.stat().st_size, b"\0")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("committed", [True, False])
+@pytest.mark.parametrize("harm", HARMS)
+def test_queue_files_that_lack_records_of_the_log(harm: str, committed: bool, run: Run, store: Path) -> None:
+    """Their end is no truth to go by: neither to show a lag, nor to move a group to."""
+    if not committed:
+        for file in (store / "config").glob("consumerOffset.json*"):
+            file.write_bytes(file.read_bytes().replace(b"Tx@TxGroup", b"Trade@TxGroup"))
+    for queue in range(4):
+        HARMS[harm](store / "consumequeue" / TOPIC / str(queue) / f"{0:020}")
+    HARMS[harm](store / "consumequeue" / "Tx" / "0" / f"{0:020}")
+    before = unchanged(store)
+    for words in (
+        ("reset", store, "--group", GROUP, "--to", "first", "--dry-run"),
+        ("reset", store, "--group", GROUP, "--to", "last"),
+        ("reset", store, "--group", GROUP, "--to", "last", "--topic", "Tx"),
+        ("set", store, "0", *ONE),
+        ("set", store, "0", "--group", GROUP, "--topic", "Tx", "--queue", "0"),
+        ("clone", store, "--from", GROUP, "--into", "New", "--create", "--clamp"),
+    ):
+        found = run("offsets", *words)
+        assert found.code == 2 and "its files lack records of the log, so the offsets of queue" in found.err
+        assert "run `flintmq rebuild`" in found.err and found.err.count("\n") == 1
+    assert unchanged(store) == before
+    shown = run("offsets", "show", store)
+    assert shown.code == 1 and f"queue '{TOPIC}'/0 are not known" in shown.err
+    assert ("queue 'Tx'/0 are not known" in shown.err) is committed, "queues that no group has a place in have no line"
+    assert run("tail", store, "Tx").code == 1
+    assert run("rebuild", store, "--out", store.parent / "made").code == 0, "as the line says"
+    shutil.rmtree(store / "consumequeue")
+    shutil.move(store.parent / "made" / "consumequeue", store)
+    assert run("offsets", "show", store).code == 0
+    assert run("offsets", "reset", store, "--group", GROUP, "--to", "last").code == 0 and places(store) == ENDS
+
+
+def test_last_records_that_cannot_be_read(run: Run, golden: Callable[[str], Golden], store: Path) -> None:
+    last = [row for row in golden("config").rows if (row["topic"], row["queue_id"]) == (TOPIC, 1)][-1]
+    hurt_body(store, last["physical_offset"])
+    before = unchanged(store)
+    for words in (("reset", "--group", GROUP, "--to", "last"), ("set", "24", *ONE)):
+        found = run("offsets", words[0], store, *words[1:])
+        assert found.code == 2 and "so the offsets of queue 'Trade'/1 are not known" in found.err
+        assert "run `flintmq verify`, then `flintmq salvage`" in found.err
+    assert unchanged(store) == before
+    shown = run("offsets", "show", store)
+    assert shown.code == 1 and "queue 'Trade'/1 are not known" in shown.err
+
+
+def test_a_log_whose_end_is_missing_after_a_clean_stop(
+    run: Run, golden: Callable[[str], Golden], store: Path
+) -> None:
+    """What `verify` knows by queues and index is known to each that answers of the end."""
+    last = max(golden("config").live, key=lambda row: row["physical_offset"])
+    hurt_body(store, last["physical_offset"])
+    before = unchanged(store)
+    assert run("verify", store).code == 1
+    for words in (
+        ("offsets", "show", store), ("halves", store), ("trace", store, "--key", "o46"), ("timers", store),
+        ("dead", store), ("tail", store, "Tx"), ("offsets", "reset", store, "--group", GROUP, "--to", "last"),
+    ):  # fmt: skip
+        found = run(*words)
+        assert found.code == 1 and "the log's end is missing: the queue 'RMQ_SYS_TRANS_HALF_TOPIC/0'" in found.err
+    assert unchanged(store) == before
 
 
 def test_a_group_behind_what_retention_left(run: Run, tmp_path: Path) -> None:
