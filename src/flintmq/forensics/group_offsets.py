@@ -56,7 +56,8 @@ def group_offsets(
 ) -> tuple[list[GroupOffset], list[str], bool]:
     """Return the places of groups in their queues, by group, topic and queue.
 
-    Also what may be wrong about them: sentences, and whether the end of the log or of a queue is damaged or missing.
+    Also what may be wrong about them: sentences, and whether the places are not known, or the end of the log or of a
+    queue is damaged or missing.
 
     `groups`, `topics`: only of these; empty: of all.
 
@@ -73,7 +74,9 @@ def group_offsets(
         check_end(snapshot)
     except CorruptStoreError as error:
         notes.append(f"{error}; lags count what is left")
-    return found, [*notes_of(lookup), *notes], bool(notes)
+    files = config_reader.OFFSETS, config_reader.LMQ_OFFSETS
+    lacks = [one for one in snapshot.broker.problems_of(*files) if ".bak is used" not in one.instead]
+    return found, [*notes_of(lookup), *notes], bool(notes or lacks)
 
 
 def each_store(given: Stores, config: StoreConfig, notes: list[str]) -> Iterator[tuple[Member, QueueLookup]]:

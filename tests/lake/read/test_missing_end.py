@@ -52,4 +52,3 @@ def test_who_may_not_skip_it_is_refused_and_who_writes_knows(cut: Path) -> None:
         report = Report()
         plan_members(ReadOptions(path=str(live), fail_on_data_loss=False), report)
         assert not report.notes
-

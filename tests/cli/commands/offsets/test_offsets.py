@@ -231,6 +231,12 @@ REFUSED = {
     "unknown group": (("set", "3", "--group", "X", *ONE[2:]), 2, "no group 'X'; it has"),
     "a group that cannot be": (("set", "3", "--create", "--group", "a@b", *ONE[2:]), 2, "cannot be a group's name"),
     "RocketMQ's own": (("set", "3", "--group", "CID_RMQ_SYS_TRANS", *ONE[2:]), 2, "is one of RocketMQ's own"),
+    "a name with a space": (("set", "3", "--create", "--group", "a b", *ONE[2:]), 2, "cannot be a new group's name"),
+    "a name with its end": (("set", "3", "--create", "--group", "a\n", *ONE[2:]), 2, "cannot be a new group's name"),
+    "a blank name": (("reset", "--to", "last", "--topic", TOPIC, "--create", "--group", " "), 2, "a new group's name"),
+    "a long name": (("clone", "--from", GROUP, "--into", "g" * 256, "--create"), 2, "take up to 255 of %|a-zA-Z0-9_-"),
+    "clone of an own group": (("clone", "--from", "CID_RMQ_SYS_TRANS", "--into", "X", "--create"), 2, "RocketMQ's own"),
+    "export of RocketMQ's own": (("export", "--group", "CID_RMQ_SYS_TRANS"), 2, "RocketMQ's own, whose places are not"),
     "reset of an unknown group": (("reset", "--group", "X", "--to", "first"), 2, "no group 'X'"),
     "reset without an offset": (("reset", "--group", "CID_ONSAPI_PULL", "--to", "last"), 2, "; name a topic: --topic"),
     "no time": (("reset", "--group", GROUP, "--to", "yesterday"), 2, "--to: 'yesterday' is not a time"),
@@ -261,6 +267,7 @@ def kept(*places: dict[str, Any]) -> str:
 
 FILES = {
     "cut off": (kept({})[:-2], 2, "cut off"),
+    "a flag for the version": ('{"offsets": true, "places": []}', 2, "no offsets of FlintMQ"),
     "of a newer version": ('{"offsets": 2, "places": []}', 4, "upgrade this one"),
     "no places": (kept(), 2, "it has no places"),
     "another key": (kept({"lag": 3}), 4, "the key 'lag' is not known here"),
@@ -377,6 +384,46 @@ def test_queues_without_their_files_are_refused(run: Run, golden: Callable[[str]
     assert "files of Trade/0, Trade/1" in run("offsets", "show", store, "--group", GROUP).err
 
 
+UNUSABLE: dict[str, Callable[[Path], object]] = {
+    "empty": lambda file: file.write_bytes(b""),
+    "cut": lambda file: os.truncate(file, 40),
+    "no object": lambda file: file.write_bytes(b"[]"),
+    "no table": lambda file: file.write_bytes(b'{"offsetTable": [], "subscriptionGroupTable": 3}'),
+    "a directory": lambda file: (file.unlink(), file.mkdir()),
+}
+
+
+@pytest.mark.parametrize("bak", [True, False])
+@pytest.mark.parametrize("name", ["consumerOffset.json", "subscriptionGroup.json"])
+@pytest.mark.parametrize("harm", UNUSABLE)
+def test_an_unusable_file_of_config_is_not_replaced(harm: str, name: str, bak: bool, run: Run, store: Path) -> None:
+    """The change would write back the group that was named, and lose all others."""
+    UNUSABLE[harm](store / "config" / name)
+    if not bak:
+        (store / "config" / f"{name}.bak").unlink(missing_ok=True)
+    before = unchanged(store)
+    for words in (
+        ("reset", store, "--group", GROUP, "--topic", TOPIC, "--to", "first"),
+        ("reset", store, "--group", GROUP, "--to", "first", "--dry-run"),
+        ("set", store, "3", "--create", *ONE),
+    ):
+        found = run("offsets", *words)
+        assert found.code == (5 if harm == "a directory" else 2) and found.err.count("\n") == 1
+        assert f"config/{name}" in found.err and "move" in found.err and ".unusable" not in found.err
+    assert unchanged(store) == before
+    shown = run("offsets", "show", store)
+    if name == "consumerOffset.json" and not bak:
+        assert shown.code == 1 and name in shown.err and "no group has" not in shown.err
+
+
+def test_places_that_an_import_would_refuse_are_not_exported(run: Run, store: Path) -> None:
+    file = store / "config" / "consumerOffset.json"
+    file.write_bytes(file.read_bytes().replace(b"Trade@TagGroup", b"Trade@").replace(b"{0:17,1:22", b"{0:17,1:-1"))
+    made = run("offsets", "export", store)
+    assert "flintmq: 5 places left out: of -1 (nothing consumed), or without a group or topic\n" in made.err
+    assert not [one for one in json.loads(made.out)["places"] if not one["group"] or one["offset"] < 0]
+
+
 def cut(size: int) -> Callable[[Path], None]:
     return lambda file: os.truncate(file, size)
 
@@ -438,9 +485,7 @@ def test_last_records_that_cannot_be_read(run: Run, golden: Callable[[str], Gold
     assert shown.code == 1 and "queue 'Trade'/1 are not known" in shown.err
 
 
-def test_a_log_whose_end_is_missing_after_a_clean_stop(
-    run: Run, golden: Callable[[str], Golden], store: Path
-) -> None:
+def test_a_log_whose_end_is_missing_after_a_clean_stop(run: Run, golden: Callable[[str], Golden], store: Path) -> None:
     """What `verify` knows by queues and index is known to each that answers of the end."""
     last = max(golden("config").live, key=lambda row: row["physical_offset"])
     hurt_body(store, last["physical_offset"])
