@@ -14,14 +14,13 @@ from typing import Final
 from flintmq.cluster.member import Member
 from flintmq.cluster.members import Stores, find_members
 from flintmq.config.keys import StoreConfig
-from flintmq.config.text import short
 from flintmq.errors import CorruptStoreError, FormatError, UsageError
 from flintmq.forensics.topic_tail import check_end
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.layout import config_reader, directories
 from flintmq.store.layout.queue_name import QueueName
-from flintmq.store.read.queue_lookup import NO_UNITS, QueueLookup, lacking_text
+from flintmq.store.read.queue_lookup import QueueLookup, hidden_text, lacking_text
 
 ASK_BROKER: Final = (
     "a broker that runs tells and moves offsets itself: mqadmin consumerProgress -n NAMESRV -g GROUP, and mqadmin "
@@ -116,18 +115,8 @@ def unknown_ends(lookup: QueueLookup, topic: str) -> str:
     if missing and lookup.has_files:
         advice = "or `flintmq recover`, if they are of the last messages alone"
         return f"{lookup.snapshot.root}: {lacking_text(missing, 'offsets are not known')}, {advice}"
-    return next(filter(None, (_unknown_end(lookup, name) for name in sorted(lookup.names(topic)))), "")
-
-
-def _unknown_end(lookup: QueueLookup, name: QueueName) -> str:
-    lost = lookup.lost_outside(name)
-    if lost is None:
-        return ""
-    mends = "`flintmq rebuild`" if lost.reason == NO_UNITS else "`flintmq verify`, then `flintmq salvage`"
-    return (
-        f"{lost.file}, position {lost.position}: {lost.reason}, so the offsets of queue {short(name.topic)}/"
-        f"{name.queue_id} are not known; run {mends}"
-    )
+    hidden = ((name, lookup.lost_outside(name)) for name in sorted(lookup.names(topic)))
+    return next((hidden_text(name, lost) for name, lost in hidden if lost is not None), "")
 
 
 def _place(lookup: QueueLookup, group: str, topic: str, queue_id: int, offset: int) -> GroupOffset:

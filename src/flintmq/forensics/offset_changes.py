@@ -246,7 +246,7 @@ class StoppedOffsets:
                 raise UsageError(f"{none}; --create makes a new group")
             if not LEGAL_NAME.fullmatch(group) or len(group) > GROUP_MAX:
                 raise UsageError(
-                    f"{short(group)} cannot be a new group's name: RocketMQ's clients take up to {GROUP_MAX} of %|a-zA-Z0-9_-"
+                    f"{short(group)} cannot be a new group's name: it has up to {GROUP_MAX} of %|a-zA-Z0-9_-"
                 )
         if queue_id not in (queues := self._queues(topic)):
             has = f"{min(queues)} to {max(queues)}" if queues else "none"

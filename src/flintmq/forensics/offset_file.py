@@ -19,8 +19,8 @@ _OF: Final = "broker"  # beside the fields: where the offsets are of several sto
 def state_of(rows: Iterable[tuple[str, tuple[str, str, int, int]]]) -> dict[str, Any]:
     """Return the content of a file of (broker or "", (group, topic, queue id, offset)).
 
-    Left out: what is of no group or topic, the places of a group that has consumed nothing (-1), and the begin of retry topics, where a group begins
-    that has no place there: a store that has no retry knows no such topic.
+    Left out: what is of no group or topic, the places of a group that has consumed nothing (-1), and the begin of retry
+    topics, where a group begins that has no place there: a store that has no retry knows no such topic.
     """
     return {
         "places": [

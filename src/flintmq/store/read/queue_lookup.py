@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
+from flintmq.config.text import short
 from flintmq.format.consume_queue import UNIT, UNIT_SIZE, Unit
 from flintmq.format.text import java_decode
 from flintmq.message import StoredMessage, stored_message
@@ -60,6 +61,13 @@ def lacking_text(names: Iterable[QueueName], what: str = "messages are not count
     more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
     shown = ", ".join(f"{name.topic}/{name.queue_id}" for name in found[:MOST_NAMED])
     return f"files of {shown}{more} are missing, so their {what}; run `flintmq rebuild`"
+
+
+def hidden_text(name: QueueName, lost: Damage) -> str:
+    """Return a line for people on damage that hides messages outside of the bounds of a queue."""
+    mends = "`flintmq rebuild`" if lost.reason == NO_UNITS else "`flintmq verify`, then `flintmq salvage`"
+    where = f"{lost.file}, position {lost.position}: {lost.reason}"
+    return f"{where}, so the offsets of queue {short(name.topic)}/{name.queue_id} are not known; run {mends}"
 
 
 class QueueLookup:
@@ -387,12 +395,12 @@ class QueueLookup:
             found[name] = max(offset, found.get(name, 0))
         return found
 
-    def lost_outside(self, name: QueueName) -> Damage | None:
+    def lost_outside(self, name: QueueName, thorough: bool = True) -> Damage | None:
         """Return the damage that hides messages outside of the bounds of a queue, or None.
 
         That is of a record after its last, or of its own files: these lack a record although later ones of others are
-        dispatched. For it the last megabytes of the log are searched; and all after the queue's last record if its
-        files have none, have no room for another, or if it had more by what else is known.
+        dispatched. For it the last megabytes of the log are searched; and, if `thorough`, all after the queue's last
+        record if its files have none, have no room for another, or if it had more by what else is known.
         """
         report, log, stop = Report(), self.snapshot.log, self._tail().begin
         self.report_lost(name, self.bounds(name).max, LARGEST_OFFSET, report)
@@ -401,7 +409,7 @@ class QueueLookup:
         units, (_, end, begin) = self.units(name), self.file_bounds(name)
         width = units.layout.size
         room = sum(units.files[-1][1:]) - units.end() * width if units.files else 0
-        if begin and room >= width and self._claimed.get(name, 0) <= end:
+        if not thorough or (begin and room >= width and self._claimed.get(name, 0) <= end):
             with self._lock:
                 last = self._last_map.bounds(name)
                 found = None if last is None else self._last_map.find(log, name, last[1] - 1)

@@ -465,6 +465,12 @@ def test_queue_files_that_lack_records_of_the_log(harm: str, committed: bool, ru
     assert shown.code == 1 and f"queue '{TOPIC}'/0 are not known" in shown.err
     assert ("queue 'Tx'/0 are not known" in shown.err) is committed, "queues that no group has a place in have no line"
     assert run("tail", store, "Tx").code == 1
+    metrics, notes = run("metrics", store).out, run("inspect", store).out
+    assert 'code="queue-end"} 5' in metrics if committed else 'code="queue-end"} 4' in metrics
+    assert ("lag_messages{" in metrics) and f'consumer_group="{GROUP}",topic="{TOPIC}"' in metrics
+    lags = [line for line in metrics.splitlines() if line.startswith("rocketmq_consumer_lag")]
+    assert not [line for line in lags if f'topic="{TOPIC}"' in line or 'topic="Tx"' in line], "0 would be no truth"
+    assert "note queue-end: " in notes
     assert run("rebuild", store, "--out", store.parent / "made").code == 0, "as the line says"
     shutil.rmtree(store / "consumequeue")
     shutil.move(store.parent / "made" / "consumequeue", store)
