@@ -15,7 +15,6 @@ from flintmq.cluster.member import Member
 from flintmq.cluster.members import Stores, find_members
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import CorruptStoreError, FormatError, UsageError
-from flintmq.forensics.topic_tail import check_end
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.layout import config_reader, directories
@@ -70,9 +69,10 @@ def group_offsets(
         found = [_place(lookup, *row) for row in rows]
     notes = [text for topic in sorted({row.topic for row in found}) if (text := unknown_ends(lookup, topic))]
     try:
-        check_end(snapshot)
+        snapshot.check_end()
     except CorruptStoreError as error:
-        notes.append(f"{error}; lags count what is left")
+        where = f"{error.file}, position {error.position}: {error.reason}"
+        notes.append(f"{where}; run `flintmq verify`; lags count what is left")
     files = config_reader.OFFSETS, config_reader.LMQ_OFFSETS
     lacks = [one for one in snapshot.broker.problems_of(*files) if ".bak is used" not in one.instead]
     return found, [*notes_of(lookup), *notes], bool(notes or lacks)

@@ -20,7 +20,6 @@ from flintmq.config.keys import StoreConfig
 from flintmq.config.text import short
 from flintmq.errors import StoreLockedError, UnknownTopicError, UnsupportedFormatError, UsageError
 from flintmq.forensics.group_offsets import ASK_BROKER, known_topics, refuse_address, unknown_ends
-from flintmq.forensics.topic_tail import check_end
 from flintmq.format.group_topics import GROUP_MAX, LEGAL_NAME, OF_GROUPS, OWN_GROUPS
 from flintmq.storage.files.dispatch_lock import holder
 from flintmq.storage.files.filesystem import REAL, Effects
@@ -138,7 +137,7 @@ class StoppedOffsets:
         self.root, self.effects, self.left = root, effects, list[str]()
         snapshot = Snapshot(root, config, effects)
         snapshot.facts = replace(snapshot.facts, live=False)  # the lock is held here, or nobody holds it
-        check_end(snapshot)
+        snapshot.check_end()
         self._lookup, self._queues_of = QueueLookup(snapshot), dict[str, frozenset[int]]()
         name = config_reader.LMQ_OFFSETS if config.enable_lmq else config_reader.OFFSETS
         self._files = (

@@ -16,7 +16,6 @@ from flintmq.config.text import short
 from flintmq.errors import CorruptStoreError, MessageNotFoundError
 from flintmq.message import StoredMessage
 from flintmq.store.commitlog.report import Report
-from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.dispatch.queue_positions import places
 from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.view import NO_FILES, QueueInfo, StoreView, open_store
@@ -33,7 +32,7 @@ def no_such_topic(topics: Collection[str]) -> str:
     return f"there is no such topic; topics are {', '.join(names[:NAMES_SHOWN]) or 'none'}{more}"
 
 
-def check_end(view: StoreView | Snapshot) -> None:
+def check_end(view: StoreView) -> None:
     """Check that the log ends where it was written to, for a command that cannot skip damage."""
     try:
         view.check_end()
