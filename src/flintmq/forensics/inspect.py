@@ -268,7 +268,7 @@ class _Inspector:
         )
 
     def _note_missing_queues(self) -> None:
-        """Note queues without a directory of which the end of the log has records, and those whose ends are hidden."""
+        """Note queues that lack their directory, and those whose ends damage hides."""
         missing = sorted(self._asked("queues", self.root, self.lookup.without_files) or ())
         if missing:
             self._note("queue-files", lacking_text(missing))

@@ -150,7 +150,7 @@ class StoppedOffsets:
         self._topics = known_topics(self._lookup)
 
     def _usable(self, name: str, *tables: str) -> ConfigFile:
-        """Read a file of config/; raise UsageError for one that a change would replace by less than it held."""
+        """Read a file of config/; refuse one that a change would replace by less."""
         file = ConfigFile(self.root, name, tables, self.effects, PEER)
         for one in file.problems:
             if self.effects.size(one.file) is not None:

@@ -148,9 +148,9 @@ class Snapshot:
         return self.log_end.offset
 
     def check_end(self) -> None:
-        """Check that the log ends where it was written to, and begins where it expired to, as `verify` does.
+        """Check that the log ends where it was written to, and begins where it expired to.
 
-        A start checks the same: units beyond the end, and a second fact, say that it was elsewhere.
+        As `verify` and a start do: units beyond the end, and a second fact, show that it was elsewhere.
 
         Raises CorruptStoreError: damage at the end (LostLogError: it is missing), or no file at the begin.
         """

@@ -64,7 +64,7 @@ def lacking_text(names: Iterable[QueueName], what: str = "messages are not count
 
 
 def hidden_text(name: QueueName, lost: Damage) -> str:
-    """Return a line for people on damage that hides messages outside of the bounds of a queue."""
+    """Return a line for people on damage that hides messages of a queue."""
     mends = "`flintmq rebuild`" if lost.reason == NO_UNITS else "`flintmq verify`, then `flintmq salvage`"
     where = f"{lost.file}, position {lost.position}: {lost.reason}"
     return f"{where}, so the offsets of queue {short(name.topic)}/{name.queue_id} are not known; run {mends}"
@@ -362,7 +362,7 @@ class QueueLookup:
         return last is not None and last.physical_offset < again
 
     def _last_dispatched(self, topic: str | None = None) -> LogMap:
-        """Return the queues of the last megabytes of the log that are dispatched: of a topic, or of all."""
+        """Map the last dispatched megabytes of the log, of a topic or of all."""
         log, stop = self.snapshot.log, self._tail().begin
         found = LogMap(min(first_record(log, max(log.min_offset, stop - SEGMENT_BYTES)), stop), self._rules)
         found.extend(log, stop, topic)
