@@ -46,8 +46,10 @@ def found(root: Path, group: str = "G") -> dict[int, int]:
 def test_a_disk_that_refuses_leaves_all_as_it_was(root: Path, call: str) -> None:
     disk = Faulty()
     disk.refuse(call, "consumerOffset.json", errno.ENOSPC)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match="No space left") as refused:
         write(root, disk)
+    assert "consumerOffset.json" in str(refused.value) and "flintmq-new" not in str(refused.value)
+    assert not list((root / "config").glob("*flintmq-new"))
     assert disk.refused and found(root) == BEFORE
     write(root, Faulty())
     assert found(root) == AFTER

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from concurrent.futures import Executor
@@ -20,7 +19,7 @@ from flintmq.broker.recent import PutAndGetRates
 from flintmq.broker.requests import Refused
 from flintmq.broker.served import EVERYTHING, READABLE, TEMPLATE, WRITABLE, Filter, Place, TopicFacts
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
-from flintmq.format.group_topics import GIVEN_UP_TOPIC, HALF_TOPIC, OUTCOME_TOPIC, retry_topic
+from flintmq.format.group_topics import GIVEN_UP_TOPIC, HALF_TOPIC, LEGAL_NAME, OUTCOME_TOPIC, retry_topic
 from flintmq.message import RawResult, StoredMessage
 from flintmq.remoting.names import GROUP_NOT_EXIST, SYSTEM_ERROR
 from flintmq.store.message_store import MessageStore
@@ -40,7 +39,6 @@ SYSTEM_TOPICS: Final = frozenset({
     SCHEDULE_TOPIC, TEMPLATE, "BenchmarkTest", HALF_TOPIC, "RMQ_SYS_TRACE_TOPIC", OUTCOME_TOPIC, GIVEN_UP_TOPIC,
     "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT",
 })  # fmt: skip
-_LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
 def check_topic(topic: str) -> None:
@@ -54,7 +52,7 @@ def check_topic(topic: str) -> None:
 
 def check_letters(what: str, name: str) -> None:
     """Refuse a name with letters that RocketMQ lets no topic and no group have."""
-    if not _LEGAL.fullmatch(name):
+    if not LEGAL_NAME.fullmatch(name):
         raise Refused(
             SYSTEM_ERROR, f"The specified {what} contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
         )

@@ -15,12 +15,11 @@ from flintmq.cluster.member import Member
 from flintmq.cluster.members import Stores, find_members
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import CorruptStoreError, FormatError, UsageError
-from flintmq.store.commitlog.log_end import refuse_damaged_ends
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.layout import config_reader, directories
 from flintmq.store.layout.queue_name import QueueName
-from flintmq.store.read.queue_lookup import QueueLookup, lacking_text
+from flintmq.store.read.queue_lookup import QueueLookup, hidden_text, lacking_text
 
 ASK_BROKER: Final = (
     "a broker that runs tells and moves offsets itself: mqadmin consumerProgress -n NAMESRV -g GROUP, and mqadmin "
@@ -55,8 +54,8 @@ def group_offsets(
 ) -> tuple[list[GroupOffset], list[str], bool]:
     """Return the places of groups in their queues, by group, topic and queue.
 
-    Also what may be wrong about them: sentences, and whether the end of the log, and with it those of queues, is
-    damaged or missing.
+    Also what may be wrong about them: sentences, and whether the places are not known, or the end of the log or of a
+    queue is damaged or missing.
 
     `groups`, `topics`: only of these; empty: of all.
 
@@ -68,12 +67,15 @@ def group_offsets(
     )
     with snapshot.held():  # thousands of queues: what they have in common is opened once
         found = [_place(lookup, *row) for row in rows]
-    notes = notes_of(lookup, {row.topic for row in found})
+    notes = [text for topic in sorted({row.topic for row in found}) if (text := unknown_ends(lookup, topic))]
     try:
-        refuse_damaged_ends(snapshot.log, snapshot.facts, snapshot.log_end)
+        snapshot.check_end()
     except CorruptStoreError as error:
-        return found, [*notes, f"{error}; lags count what is left"], True
-    return found, notes, False
+        where = f"{error.file}, position {error.position}: {error.reason}"
+        notes.append(f"{where}; run `flintmq verify`; lags count what is left")
+    files = config_reader.OFFSETS, config_reader.LMQ_OFFSETS
+    lacks = [one for one in snapshot.broker.problems_of(*files) if ".bak is used" not in one.instead]
+    return found, [*notes_of(lookup), *notes], bool(notes or lacks)
 
 
 def each_store(given: Stores, config: StoreConfig, notes: list[str]) -> Iterator[tuple[Member, QueueLookup]]:
@@ -106,13 +108,15 @@ def known_topics(lookup: QueueLookup) -> set[str]:
 def unknown_ends(lookup: QueueLookup, topic: str) -> str:
     """Return a sentence about queues of a topic whose ends are not known; empty: all are known.
 
-    Such a queue has no directory beside others that have theirs: only what the end of the log has of it is seen.
+    Such a queue has no directory beside others that have theirs, so only what the end of the log has of it is seen; or
+    damage hides messages of it.
     """
     missing = lookup.names(topic) - lookup.file_names(topic) | lookup.without_files(topic)
-    if not missing or not lookup.has_files:
-        return ""
-    advice = "or `flintmq recover`, if they are of the last messages alone"
-    return f"{lookup.snapshot.root}: {lacking_text(missing, 'offsets are not known')}, {advice}"
+    if missing and lookup.has_files:
+        advice = "or `flintmq recover`, if they are of the last messages alone"
+        return f"{lookup.snapshot.root}: {lacking_text(missing, 'offsets are not known')}, {advice}"
+    hidden = ((name, lookup.lost_outside(name)) for name in sorted(lookup.names(topic)))
+    return next((hidden_text(name, lost) for name, lost in hidden if lost is not None), "")
 
 
 def _place(lookup: QueueLookup, group: str, topic: str, queue_id: int, offset: int) -> GroupOffset:
@@ -133,15 +137,14 @@ def store_time(lookup: QueueLookup, name: QueueName, offset: int) -> int | None:
     return None if message is None else message.store_timestamp
 
 
-def notes_of(lookup: QueueLookup, topics: Collection[str] = ()) -> list[str]:
-    """Return sentences on what is not known of a store's offsets, and of queues of these topics."""
+def notes_of(lookup: QueueLookup) -> list[str]:
+    """Return sentences on what is not known of a store's offsets."""
     snapshot = lookup.snapshot
     files = config_reader.OFFSETS, config_reader.LMQ_OFFSETS
     found = [one.text for one in snapshot.broker.problems_of(*files)]
     for folder, what in directories.in_rocksdb(snapshot.root, snapshot.effects).items():
         if folder in directories.OFFSETS_IN_ROCKSDB:
             found.append(f"{snapshot.root}/{folder}/: {what}, which FlintMQ does not read: groups may be elsewhere")
-    found += [text for topic in sorted(topics) if (text := unknown_ends(lookup, topic))]
     if snapshot.facts.live:
         found.append(f"{snapshot.root}: in use: offsets are as they were last written (RocketMQ: up to 5 s ago)")
     return found

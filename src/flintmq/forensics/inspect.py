@@ -32,7 +32,7 @@ from flintmq.store.index import reader
 from flintmq.store.layout import config_reader, directories, followed
 from flintmq.store.layout.config_reader import BrokerConfig
 from flintmq.store.layout.queue_name import QueueName
-from flintmq.store.read.queue_lookup import Bounds, QueueLookup, lacking_text
+from flintmq.store.read.queue_lookup import Bounds, QueueLookup, hidden_text, lacking_text
 from flintmq.store.read.undelivered import Undelivered, undelivered
 
 MOST_PROBLEMS = 20  # notes of a kind
@@ -268,10 +268,15 @@ class _Inspector:
         )
 
     def _note_missing_queues(self) -> None:
-        """Note queues without a directory of which the end of the log has records."""
+        """Note queues that lack their directory, and those whose ends damage hides."""
         missing = sorted(self._asked("queues", self.root, self.lookup.without_files) or ())
         if missing:
             self._note("queue-files", lacking_text(missing))
+        committed = {QueueName(topic, queue_id) for _, topic, queue_id, _ in self.snapshot.broker.committed()}
+        hidden = (
+            (name, self.lookup.lost_outside(name, thorough=False)) for name in sorted(committed & self.bounds.keys())
+        )
+        self._some("queue-end", [hidden_text(name, lost) for name, lost in hidden if lost is not None])
 
     def _note_offsets(self) -> None:
         """Note committed offsets that are not in their queues, where the lag says nothing."""

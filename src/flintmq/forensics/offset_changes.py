@@ -20,22 +20,21 @@ from flintmq.config.keys import StoreConfig
 from flintmq.config.text import short
 from flintmq.errors import StoreLockedError, UnknownTopicError, UnsupportedFormatError, UsageError
 from flintmq.forensics.group_offsets import ASK_BROKER, known_topics, refuse_address, unknown_ends
-from flintmq.format.group_topics import OF_GROUPS, OWN_GROUPS
+from flintmq.format.group_topics import GROUP_MAX, LEGAL_NAME, OF_GROUPS, OWN_GROUPS
 from flintmq.storage.files.dispatch_lock import holder
 from flintmq.storage.files.filesystem import REAL, Effects
 from flintmq.storage.files.lock import is_live
 from flintmq.storage.files.store_url import local_only
-from flintmq.store.commitlog.log_end import refuse_damaged_ends
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.layout import config_reader, directories, followed
-from flintmq.store.layout.config_writer import save
+from flintmq.store.layout.config_writer import ConfigFile, save
 from flintmq.store.layout.given_sizes import open_root
 from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.read.known_topics import no_topic
 from flintmq.store.read.queue_lookup import QueueLookup
-from flintmq.store.services.consumer_offsets import ConsumerOffsets, check_names
+from flintmq.store.services import groups as groups_table
+from flintmq.store.services.consumer_offsets import OFFSETS, ConsumerOffsets, check_names
 from flintmq.store.services.groups import Groups
-from flintmq.store.services.housekeeping import ConfigTables
 
 FIRST: Final = "first"
 LAST: Final = "last"
@@ -122,6 +121,11 @@ def _with_file(root: str, config: StoreConfig, effects: Effects) -> StoreConfig:
     return config.with_keys({"enableLmq": True})
 
 
+def _refuse_own(group: str) -> None:
+    if group.startswith(OWN_GROUPS):
+        raise UsageError(f"group {short(group)} is one of RocketMQ's own, whose offsets are not moved")
+
+
 class StoppedOffsets:
     """The committed offsets of a store that nobody writes. Use `stopped_offsets`.
 
@@ -133,13 +137,29 @@ class StoppedOffsets:
         self.root, self.effects, self.left = root, effects, list[str]()
         snapshot = Snapshot(root, config, effects)
         snapshot.facts = replace(snapshot.facts, live=False)  # the lock is held here, or nobody holds it
-        refuse_damaged_ends(snapshot.log, snapshot.facts, snapshot.log_end)
+        snapshot.check_end()
         self._lookup, self._queues_of = QueueLookup(snapshot), dict[str, frozenset[int]]()
-        tables = ConfigTables.of(root, config, effects, PEER)
-        groups = Groups(tables.groups)
-        self._files, self._offsets = (tables.groups, tables.offsets), ConsumerOffsets(tables.offsets, groups.know)
+        name = config_reader.LMQ_OFFSETS if config.enable_lmq else config_reader.OFFSETS
+        self._files = (
+            self._usable(config_reader.GROUPS, groups_table.TABLE, groups_table.FORBIDDEN),
+            self._usable(name, OFFSETS),
+        )
+        groups = Groups(self._files[0])
+        self._offsets = ConsumerOffsets(self._files[1], groups.know)
         self._groups = groups.all_settings().keys() | {group for _, group in self._offsets.of_all()}
         self._topics = known_topics(self._lookup)
+
+    def _usable(self, name: str, *tables: str) -> ConfigFile:
+        """Read a file of config/; refuse one that a change would replace by less."""
+        file = ConfigFile(self.root, name, tables, self.effects, PEER)
+        for one in file.problems:
+            if self.effects.size(one.file) is not None:
+                raise UsageError(
+                    f"{one.file}, position {one.position}: {one.reason}; nothing was written: mend it, or put its .bak "
+                    "in its place, or move both away to go on without what it held"
+                )
+            self.left.append(one.text)
+        return file
 
     # -- what is wanted -----------------------------------------------------------------------------------------------
 
@@ -163,6 +183,7 @@ class StoppedOffsets:
 
     def clone(self, source: str, into: str, topics: Sequence[str] = ()) -> list[Move]:
         """Return the moves of a group to the places of another one, in topics as for `reset`."""
+        _refuse_own(source)
         if source == into:
             raise UsageError(f"group {short(into)} is the same group; give another --into")
         return [Move(into, *place, offset) for place, offset in self._of_group(source, topics).items()]
@@ -217,10 +238,15 @@ class StoppedOffsets:
     def _change(self, move: Move, create: bool, clamp: bool) -> OffsetChange:
         group, topic, queue_id, offset = move
         check_names(group, topic)
-        if group.startswith(OWN_GROUPS):
-            raise UsageError(f"group {short(group)} is one of RocketMQ's own, whose offsets are not moved")
-        if group not in self._groups and not create:
-            raise UsageError(f"{no_topic(self.root, group, sorted(self._groups), 'group')}; --create makes a new group")
+        _refuse_own(group)
+        if group not in self._groups:
+            if not create:
+                none = no_topic(self.root, group, sorted(self._groups), "group")
+                raise UsageError(f"{none}; --create makes a new group")
+            if not LEGAL_NAME.fullmatch(group) or len(group) > GROUP_MAX:
+                raise UsageError(
+                    f"{short(group)} cannot be a new group's name: it has up to {GROUP_MAX} of %|a-zA-Z0-9_-"
+                )
         if queue_id not in (queues := self._queues(topic)):
             has = f"{min(queues)} to {max(queues)}" if queues else "none"
             raise UsageError(f"topic {short(topic)} has no queue {queue_id}; its queues are {has}")

@@ -19,14 +19,14 @@ _OF: Final = "broker"  # beside the fields: where the offsets are of several sto
 def state_of(rows: Iterable[tuple[str, tuple[str, str, int, int]]]) -> dict[str, Any]:
     """Return the content of a file of (broker or "", (group, topic, queue id, offset)).
 
-    Left out: the places of a group that has consumed nothing (-1), and the begin of retry topics, where a group begins
-    that has no place there: a store that has no retry knows no such topic.
+    Left out: what is of no group or topic, the places of a group that has consumed nothing (-1), and the begin of retry
+    topics, where a group begins that has no place there: a store that has no retry knows no such topic.
     """
     return {
         "places": [
             ({_OF: broker} if broker else {}) | dict(zip(_FIELDS, place, strict=True))
             for broker, place in rows
-            if place[-1] > 0 or (place[-1] == 0 and not place[1].startswith(RETRY))
+            if all(place[:2]) and (place[-1] > 0 or (place[-1] == 0 and not place[1].startswith(RETRY)))
         ]
     }
 

@@ -34,6 +34,7 @@ class GroupLag:
     messages: int  # number of messages after its committed offsets, over all queues
     oldest_ms: int | None  # store time of the oldest of them; None if there are none, or if it cannot be read
     outside: int = 0  # number of its queues whose committed offset is after their end, or below -1
+    is_known: bool = True  # False: damage hides messages of one of these queues, so there may be more
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,7 @@ class StoreWatch:
     def _all_lags(self, lookup: QueueLookup, content: Inspection) -> list[GroupLag]:
         found: list[GroupLag] = []
         known, self._times = self._times, {}
+        is_hidden = any(note.code == "queue-end" for note in content.notes)
         with lookup.snapshot.held():
             for group in content.groups:
                 topics: dict[str, list[OffsetSummary]] = {}
@@ -131,7 +133,10 @@ class StoreWatch:
                     outside = sum(is_outside(one.offset, one.max_offset) for one in offsets)
                     if topic not in lookup.snapshot.broker.topics and not any(one.max_offset for one in offsets):
                         outside = 0  # of a deleted topic, as in `verify`
-                    found.append(GroupLag(group.name, topic, sum(one.lag for one in offsets), oldest, outside))
+                    names = (QueueName(topic, one.queue_id) for one in offsets if is_hidden)
+                    is_known = not any(lookup.lost_outside(name, thorough=False) for name in names)
+                    lag = sum(one.lag for one in offsets)
+                    found.append(GroupLag(group.name, topic, lag, oldest, outside, is_known))
         return found
 
     def _time(

@@ -17,6 +17,7 @@ from flintmq.errors import CorruptStoreError, MessageNotFoundError
 from flintmq.message import StoredMessage
 from flintmq.store.commitlog.report import Report
 from flintmq.store.dispatch.queue_positions import places
+from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.view import NO_FILES, QueueInfo, StoreView, open_store
 
 AT_ONCE = 256  # messages of a queue that are read at a time
@@ -159,6 +160,9 @@ class TopicTail:
     def _read_lost_end(self, info: QueueInfo, lost: Report) -> None:
         """Report what is lost after a queue's last message that can be read."""
         self.view.read(self.topic, info.queue_id, info.max_offset, TO_THE_END, report=lost)
+        hidden = self.view._now.lost_outside(QueueName(self.topic, info.queue_id))
+        if hidden is not None:
+            lost.damage(hidden)
 
     def _take(self, lost: Report, begin: int, end: int) -> None:
         """Move into `report` what is lost in [begin, end) of the log."""

@@ -5,6 +5,7 @@ Upstream: MixAll.getRetryTopic, MixAll.getDLQTopic, MixAll.getReplyTopic, TopicV
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
@@ -15,6 +16,8 @@ OF_GROUPS: Final = (RETRY, DEAD)
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"  # messages of transactions that have not ended, in queue 0
 OUTCOME_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"  # queue offsets of those that have, likewise
 GIVEN_UP_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"  # those whose senders never said how they end
+LEGAL_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")  # of topics and groups; upstream: TopicValidator
+GROUP_MAX: Final = 255  # letters of a group; upstream: Validators.CHARACTER_MAX_LENGTH
 OWN_GROUPS: Final = "CID_RMQ_SYS_"  # groups of RocketMQ itself begin so; upstream: MixAll.CID_RMQ_SYS_PREFIX
 HALF_GROUP: Final = "CID_RMQ_SYS_TRANS"  # its offsets say up to where both queues are done
 SYSTEM_TOPICS: Final = frozenset({

@@ -59,7 +59,9 @@ def add_copy(page: Page, member: Member, figures: StoreFigures) -> None:
 def add_queue_lags(page: Page, member: Member, figures: StoreFigures, most: int) -> None:
     """Add the lag of groups by queue: of those with lag at most so many, the largest."""
     labels = labels_of(member.broker, member.cluster)
-    found = [(group.name, one) for group in figures.content.groups for one in group.offsets if one.lag]
+    unknown = {(lag.group, lag.topic) for lag in figures.lags if not lag.is_known}
+    offsets = ((group.name, one) for group in figures.content.groups for one in group.offsets if one.lag)
+    found = [row for row in offsets if (row[0], row[1].topic) not in unknown]
     found.sort(key=lambda row: (-row[1].lag, row[0], row[1].topic, row[1].queue_id))
     for group, one in found[:most]:
         of = {**group_labels(labels, group, one.topic), "queue_id": str(one.queue_id)}
@@ -87,10 +89,10 @@ def add_figures(page: Page, member: Member, figures: StoreFigures) -> None:
             _add_topic(page, {**labels, "topic": topic.name}, topic)
     for lag in figures.lags:
         of = group_labels(labels, lag.group, lag.topic)
-        page.add("rocketmq_consumer_lag_messages", lag.messages, of)
-        page.add(
-            "rocketmq_consumer_lag_latency", 0 if lag.oldest_ms is None else max(0, figures.at_ms - lag.oldest_ms), of
-        )
+        if lag.is_known:
+            late = 0 if lag.oldest_ms is None else max(0, figures.at_ms - lag.oldest_ms)
+            page.add("rocketmq_consumer_lag_messages", lag.messages, of)
+            page.add("rocketmq_consumer_lag_latency", late, of)
         page.add("flintmq_group_offsets_outside", lag.outside, of)
     if figures.retention is not None:
         _add_retention(page, labels, figures.retention)

@@ -25,7 +25,6 @@ from flintmq.storage.files.store_url import effects_for
 from flintmq.storage.threads.stop_event import StopEvent
 from flintmq.store import arguments
 from flintmq.store.commitlog.end_of_log import Verdict
-from flintmq.store.commitlog.log_end import refuse_damaged_ends
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.resync import first_record
 from flintmq.store.commitlog.snapshot import Snapshot
@@ -199,8 +198,7 @@ class StoreView(Tabular):
         Raises:
             CorruptStoreError: damage at the end (LostLogError: its last files are missing), or no file at the begin.
         """
-        snapshot = self._now.snapshot
-        refuse_damaged_ends(snapshot.log, snapshot.facts, snapshot.log_end)
+        self._now.snapshot.check_end()
 
     def read_log_of(self, topic: str) -> bool:
         """Find queues in the log from now on if the topic lacks directories; return whether.

@@ -63,6 +63,15 @@ def test_rates_are_those_of_the_times() -> None:
     assert found.rate["bytes_per_s"] == pytest.approx(1000, rel=0.01)
 
 
+@pytest.mark.parametrize(("span", "peak"), [(2, None), (999, None), (1000, 10), (9000, 10)])
+def test_a_peak_is_of_a_second_at_least(span: int, peak: int | None) -> None:
+    """Ten messages of one moment are ten a second, not thousands; and of less than a second no rate is known."""
+    found = statistics(tally(("T", 0, 11), times=(*[0] * 10, span)), [])
+    at = found.rate["peak_messages_per_s"]
+    assert at is None if peak is None else at == pytest.approx(peak, abs=1)
+    assert (found.rate["peak_time"] is None) is (found.rate["peak_bytes_per_s"] is None) is (peak is None)
+
+
 def test_a_wild_clock_does_not_press_the_rest_into_a_corner() -> None:
     times = (*range(1_700_000_000_000, 1_700_000_600_000, 100), 4_000_000_000_000)
     found = statistics(tally(("T", 0, len(times)), times=times), [])

@@ -163,6 +163,13 @@ def test_no_sound_store_lacks_directories(golden_store: Golden) -> None:
     assert missing == ({150} if golden_store.path.name == "poison" else set())
 
 
+def test_no_sound_store_lacks_units_or_its_end(golden_store: Golden) -> None:
+    with open_store(golden_store.path, set=golden_store.config) as view:
+        view.check_end()
+        hidden = [name for name in view._now.names() if view._now.lost_outside(name) is not None]
+    assert not hidden
+
+
 def test_a_deleted_topic_is_not_missed(golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     """RocketMQ takes it out of topics.json with its directories; its records expire later."""
     store = golden("basic").copy(tmp_path)

@@ -82,8 +82,8 @@ def _render(found: Statistics, out: str | None) -> Iterator[Any]:
     if found.first_time is not None and found.last_time is not None:
         yield f"stored    {iso(found.first_time)} to {iso(found.last_time)} ({ms_text(rate['span_ms'])})"
     if rate["messages_per_s"] is not None:
-        peak = f"peak {rate['peak_messages_per_s']:.0f}/s"
-        yield f"rate      {rate['messages_per_s']:.0f}/s, {size(round(rate['bytes_per_s']))}/s; {peak}"
+        peak = "" if rate["peak_time"] is None else f"; peak {rate['peak_messages_per_s']:.0f}/s"
+        yield f"rate      {rate['messages_per_s']:.0f}/s, {size(round(rate['bytes_per_s']))}/s{peak}"
     if latency["count"]:
         yield f"latency   median {ms_text(latency['p50'])}, 99th percentile {ms_text(latency['p99'])} (born to stored)"
     for one in found.brokers[:SHOWN]:

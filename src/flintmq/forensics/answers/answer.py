@@ -11,7 +11,6 @@ from typing import Any, Generic, TypeVar
 from flintmq.cluster.member import Member
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import CorruptStoreError
-from flintmq.store.commitlog.log_end import refuse_damaged_ends
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.view import StoreView, open_store
@@ -61,7 +60,7 @@ class Answer(Tabular, Generic[Row]):
     def note_end(self, snapshot: Snapshot) -> None:
         """Note that the end of a log is missing or damaged, as rows may be."""
         try:
-            refuse_damaged_ends(snapshot.log, snapshot.facts, snapshot.log_end)
+            snapshot.check_end()
         except CorruptStoreError as error:
             self.lost(f"{error.file}, position {error.position}: {error.reason}; run `flintmq verify`")
 

@@ -38,6 +38,8 @@ def report_outside(view: StoreView, name: QueueName, begin: int, end: int, repor
     found = Report()
     view._now.report_lost(name, begin, min(low, end), found)
     view._now.report_lost(name, max(high, begin), end, found)
+    if (hidden := view._now.lost_outside(name)) is not None:
+        found.damage(hidden)
     for lost in found.damages:
         if lost not in report.damages:
             report.damage(lost)

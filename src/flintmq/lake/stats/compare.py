@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from operator import getitem
 from typing import Any
@@ -50,7 +50,8 @@ def earlier(path: str) -> dict[str, Any]:
     """
     try:
         if not os.path.isfile(path):
-            raise UsageError(f"--compare {path}: there is no such file; flintmq stats STORE --json > FILE makes one")
+            what = "is no regular file" if os.path.exists(path) else "there is no such file"
+            raise UsageError(f"--compare {path}: {what}; flintmq stats STORE --json > FILE makes one")
         with open(path, "rb") as file:
             data = file.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:
@@ -97,7 +98,9 @@ def _check(found: dict[str, Any]) -> None:
                 raise TypeError(f"{number} is null")
 
 
-def _number(found: Any, place: Iterable[str]) -> float | None:
+def _number(found: Any, place: Sequence[str]) -> float | None:
+    if place[1:] and not isinstance(found[place[0]], dict):
+        raise TypeError(f"{place[0]} is no object")
     value: float | None = reduce(getitem, place, found)
     wrong = isinstance(value, bool) or not isinstance(value, int | float | None)
     if wrong or (value is not None and not abs(value) < MOST_NUMBER):  # nor NaN

@@ -168,13 +168,15 @@ def _ms(value: float | None) -> str:
 def _tiles(found: Statistics) -> list[tuple[str, str]]:
     rate = found.rate
 
+    peak = f"peak, at {time_text(at)[11:19]} UTC" if (at := rate["peak_time"]) is not None else "peak, of a second"
+
     def more(table: str) -> str:
         return " or more" if table in found.missed else ""
 
     return [
         (f"{found.messages:,}", f"messages, {_size(found.bytes)}"),
         (f"{_number(rate['messages_per_s'])}/s", f"mean, {_size(rate['bytes_per_s'])}/s over {_ms(rate['span_ms'])}"),
-        (f"{_number(rate['peak_messages_per_s'])}/s", f"peak, at {time_text(rate['peak_time'])[11:19]} UTC"),
+        (f"{_number(rate['peak_messages_per_s'])}/s", peak),
         (f"{found.topic_count:,}{more('queues')}", f"topics, {count_of(found.queue_count, 'queue')}{more('queues')}"),
         (f"{found.producer_count:,}{more('producers')}", "producer hosts"),
         (_ms(found.latency["p50"]), f"median latency; 99th percentile {_ms(found.latency['p99'])}"),

@@ -269,20 +269,28 @@ def _axis(series: Series) -> tuple[int, int]:
     return (near[0], near[-1]) if shorter else (buckets[0], buckets[-1])
 
 
+def _together(values: list[int], count: int) -> list[int]:
+    """Return the sum of each `count` values beside each other."""
+    return [sum(values[at : at + count]) for at in range(max(1, len(values) - count + 1) if count else 0)]
+
+
 def _rate(tally: Tally, axis: dict[str, Any]) -> dict[str, Any]:
     span = (tally.last or 0) - (tally.first or 0)
     if axis["outside"]:
         span = len(axis["begin"]) * axis["width_ms"]
     totals = [sum(values) for values in zip(*axis["messages"].values(), strict=True)]
-    width_s = axis["width_ms"] / 1000
-    peak = max(range(len(totals)), key=totals.__getitem__) if totals else None
+    # Of a second at least: a few messages of one millisecond are no thousands a second.
+    beside = -(-1000 // axis["width_ms"]) if totals and span >= 1000 else 0
+    width_s = beside * axis["width_ms"] / 1000
+    peaks, peak_bytes = _together(totals, beside), _together(axis["bytes"], beside)
+    peak = max(range(len(peaks)), key=peaks.__getitem__) if peaks else None
     dated = sum(totals)
     return {
         "span_ms": span,
         "messages_per_s": round(dated * 1000 / span, 3) if span else None,
         "bytes_per_s": round(sum(axis["bytes"]) * 1000 / span, 1) if span else None,
-        "peak_messages_per_s": round(totals[peak] / width_s, 3) if peak is not None else None,
-        "peak_bytes_per_s": round(max(axis["bytes"]) / width_s, 1) if totals else None,
+        "peak_messages_per_s": round(peaks[peak] / width_s, 3) if peak is not None else None,
+        "peak_bytes_per_s": round(max(peak_bytes) / width_s, 1) if peak_bytes else None,
         "peak_time": axis["begin"][peak] if peak is not None else None,
     }
 

@@ -142,7 +142,7 @@ class VersionedJson:
         if _is_higher(there, version):
             why = f"{key} {there!a:.40} is not known here: {made_by(found.get(WRITER), True)}"
             raise UnsupportedFormatError(f"{self.path}: {why}")
-        if there not in (version, *self.older):
+        if there not in (version, *self.older) or isinstance(there, bool):
             raise ValueError(f"no {key} of FlintMQ")
         return found
 

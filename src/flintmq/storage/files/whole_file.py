@@ -9,6 +9,7 @@ Files that are published together by a rename of their directory need only the t
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -30,15 +31,21 @@ def replace_file(path: str, data: bytes, effects: Effects, *, durable: bool = Tr
     # Left by a process that died before its rename.
     if effects.size(temporary) is not None:
         effects.unlink(temporary)
-    fd = effects.create(temporary, 0)
     try:
-        effects.pwrite(fd, data, 0)
-        # Before the rename: a name that is durable before its bytes would lead to an empty file after a power cut.
-        if durable:
-            effects.sync(fd)
-    finally:
-        effects.close(fd)
-    effects.rename(temporary, path)
+        fd = effects.create(temporary, 0)
+        try:
+            effects.pwrite(fd, data, 0)
+            # Before the rename: a name that is durable before its bytes would lead to an empty file after a power cut.
+            if durable:
+                effects.sync(fd)
+        finally:
+            effects.close(fd)
+        effects.rename(temporary, path)
+    except OSError as error:
+        error.filename = path  # a refused write names none
+        with suppress(OSError):
+            effects.unlink(temporary)
+        raise
     if durable:
         effects.sync_dir(os.path.dirname(path))
 
@@ -52,14 +59,16 @@ def new_file(path: str, mode: int = 0o666, *, durable: bool = True) -> Iterator[
     Durability: the whole file, under its name, on return, if `durable`.
     """
     part = f"{path}.{os.urandom(8).hex()}.part"
-    os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
     try:
+        os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
         yield part
         if durable:
             sync_file(part, REAL)
         os.rename(part, path)
-    except BaseException:
-        with suppress(FileNotFoundError):
+    except BaseException as error:
+        if isinstance(error, OSError) and (error.filename == part or error.errno == errno.ENOSPC):
+            error.filename = path
+        with suppress(OSError):
             os.unlink(part)
         raise
     # The file is whole under its name by now: an error here must not remove it.

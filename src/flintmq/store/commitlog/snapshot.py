@@ -24,9 +24,10 @@ from flintmq.storage.files.store_url import effects_for
 from flintmq.storage.threads.mutex import Lock
 from flintmq.store.commitlog.end_of_log import StopFacts, Verdict, read_facts
 from flintmq.store.commitlog.files import LogFiles, largest_record
-from flintmq.store.commitlog.log_end import LogEnd, find_end
+from flintmq.store.commitlog.log_end import LogEnd, find_end, refuse_damaged_ends
 from flintmq.store.commitlog.records import RecordReader, last_file_begun_by, record_at
 from flintmq.store.commitlog.report import Report
+from flintmq.store.commitlog.walk import LogWalk
 from flintmq.store.layout import deleted_topics
 from flintmq.store.layout import directories as store_directories
 from flintmq.store.layout.config_reader import BrokerConfig, ConfigProblem, read_config
@@ -149,6 +150,19 @@ class Snapshot:
     def end(self) -> int:
         """Log offset after the last valid record."""
         return self.log_end.offset
+
+    def check_end(self) -> None:
+        """Check that the log ends where it was written to, and begins where it expired to.
+
+        As `verify` and a start do: units beyond the end, and a second fact, show that it was elsewhere.
+
+        Raises CorruptStoreError: damage at the end (LostLogError: it is missing), or no file at the begin.
+        """
+        end = self.log_end
+        refuse_damaged_ends(self.log, self.facts, end)
+        if end.verdict in (Verdict.END, Verdict.TORN_TAIL) and end.last is not None:
+            for _ in LogWalk(self.log, self.facts, end.last, ask_queues=True):
+                pass
 
     @cached_property
     def _floor(self) -> int:

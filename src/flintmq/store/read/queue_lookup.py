@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
+from flintmq.config.text import short
 from flintmq.format.consume_queue import UNIT, UNIT_SIZE, Unit
 from flintmq.format.record_view import size_at, texts_at
 from flintmq.format.text import java_decode
@@ -45,6 +46,7 @@ BLOCK = 512  # units of a plain queue that are read and kept at once
 BLOCKS_KEPT = 256  # 2.5 MiB
 MOST_NAMED = 20  # queues in a note
 OTHER_QUEUE = "a unit of a queue leads here, and the record is of another queue"
+NO_UNITS = "its files lack records of the log"
 
 
 class Bounds(NamedTuple):
@@ -61,6 +63,13 @@ def lacking_text(names: Iterable[QueueName], what: str = "messages are not count
     more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
     shown = ", ".join(f"{name.topic}/{name.queue_id}" for name in found[:MOST_NAMED])
     return f"files of {shown}{more} are missing, so their {what}; run `flintmq rebuild`"
+
+
+def hidden_text(name: QueueName, lost: Damage) -> str:
+    """Return a line for people on damage that hides messages of a queue."""
+    mends = "`flintmq rebuild`" if lost.reason == NO_UNITS else "`flintmq verify`, then `flintmq salvage`"
+    where = f"{lost.file}, position {lost.position}: {lost.reason}"
+    return f"{where}, so the offsets of queue {short(name.topic)}/{name.queue_id} are not known; run {mends}"
 
 
 class QueueLookup:
@@ -330,17 +339,14 @@ class QueueLookup:
         snapshot, there = self.snapshot, self.names(topic)
         if not self.has_files or self._misleading or self._tail().begin <= snapshot.log.min_offset:
             return frozenset()
-        stop, topics = self._tail().begin, snapshot.broker.topics
-        begin = first_record(snapshot.log, max(snapshot.log.min_offset, stop - SEGMENT_BYTES))
-        found = LogMap(min(begin, stop), self._rules)
-        found.extend(snapshot.log, stop, topic)
+        found, topics = self._last_dispatched(topic), snapshot.broker.topics
         wanted = {
             name
             for name in found.names()
             if not name.topic.startswith(LMQ_PREFIX) and (not topics or name.topic in topics)
         }
         missing = {name for name in wanted - there if not self._was_deleted(found, name)}
-        missing |= self._recorded(topic) - there
+        missing |= _of(topic, self._recorded) - there
         lost = frozenset(name for name in missing if is_path(name.topic) and not self._has_directory_now(name))
         self._missing = lost if topic is None else None
         return lost
@@ -364,19 +370,67 @@ class QueueLookup:
         last = found.find(log, name, bounds[1] - 1)
         return last is not None and last.physical_offset < again
 
-    def _recorded(self, topic: str | None) -> set[QueueName]:
-        """Return the queues of a topic, or of all, with messages at the last clean stop.
+    def _last_dispatched(self, topic: str | None = None) -> LogMap:
+        """Map the last dispatched megabytes of the log, of a topic or of all."""
+        log, stop = self.snapshot.log, self._tail().begin
+        found = LogMap(min(first_record(log, max(log.min_offset, stop - SEGMENT_BYTES)), stop), self._rules)
+        found.extend(log, stop, topic)
+        return found
+
+    @cached_property
+    def _last_map(self) -> LogMap:
+        return self._last_dispatched()
+
+    @cached_property
+    def _recorded(self) -> dict[QueueName, int]:
+        """Return the ends of the queues with messages at the last clean stop.
 
         None are known without a valid mark.
         """
         snapshot = self.snapshot
         if snapshot.facts.mark.flushed is None or snapshot.facts.live or not snapshot.facts.whole:
-            return set()
+            return {}
         from flintmq.store.consumequeue import known_ends  # it loads the engine's writer
 
         ends = known_ends.read(snapshot.root, snapshot.effects)
-        names = ((java_decode(raw), queue_id) for (raw, queue_id), end in ends.items() if end)
-        return {QueueName(*name) for name in names if topic in (None, name[0])}
+        return {QueueName(java_decode(raw), queue_id): end for (raw, queue_id), end in ends.items() if end}
+
+    @cached_property
+    def _claimed(self) -> dict[QueueName, int]:
+        """Return the ends that queues had by what was recorded of them, or that groups went up to."""
+        found = dict(self._recorded)
+        for _, topic, queue_id, offset in self.snapshot.broker.committed():
+            name = QueueName(topic, queue_id)
+            found[name] = max(offset, found.get(name, 0))
+        return found
+
+    def lost_outside(self, name: QueueName, thorough: bool = True) -> Damage | None:
+        """Return the damage that hides messages outside of the bounds of a queue, or None.
+
+        That is of a record after its last, or of its own files: these lack a record although later ones of others are
+        dispatched. For it the last megabytes of the log are searched; and, if `thorough`, all after the queue's last
+        record if its files have none, have no room for another, or if it had more by what else is known.
+        """
+        report, log, stop = Report(), self.snapshot.log, self._tail().begin
+        self.report_lost(name, self.bounds(name).max, LARGEST_OFFSET, report)
+        if report.damages or name.topic.startswith(LMQ_PREFIX) or name not in self.file_names(name.topic):
+            return next(iter(report.damages), None)
+        units, (_, end, begin) = self.units(name), self.file_bounds(name)
+        width = units.layout.size
+        room = sum(units.files[-1][1:]) - units.end() * width if units.files else 0
+        if not thorough or (begin and room >= width and self._claimed.get(name, 0) <= end):
+            with self._lock:
+                last = self._last_map.bounds(name)
+                found = None if last is None else self._last_map.find(log, name, last[1] - 1)
+        else:
+            begin = max(begin, log.min_offset)
+            found = find_from(log, name, 0, LARGEST_OFFSET, begin, stop, self.snapshot.deletions)
+        if found is None or found.physical_offset < begin:
+            return None
+        if QueueLookup(self.snapshot.again(), self).file_bounds(name).physical_end > found.physical_offset:
+            return None  # dispatched meanwhile
+        path = units.files[-1].path if units.files else units.folder
+        return Damage(path, end * width, found.physical_offset, found.size, NO_UNITS, DamageKind.GAP)
 
     def is_configured(self, name: QueueName) -> bool:
         """Return whether topics.json has a queue, or a group has consumed messages of it."""

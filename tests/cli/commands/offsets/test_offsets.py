@@ -19,6 +19,7 @@ from tests.cli.conftest import Run
 from tests.compat.stores import Golden
 from tests.support.engine import tree
 from tests.support.java_figures import bounds, offsets
+from tests.support.makers import hurt_body
 from tests.support.object_server import Server
 
 GROUP, TOPIC = "TradeGroup", "Trade"  # of the golden store, at 17, 22, 18, 18 of queues that end at 19, 25, 21, 20
@@ -230,6 +231,12 @@ REFUSED = {
     "unknown group": (("set", "3", "--group", "X", *ONE[2:]), 2, "no group 'X'; it has"),
     "a group that cannot be": (("set", "3", "--create", "--group", "a@b", *ONE[2:]), 2, "cannot be a group's name"),
     "RocketMQ's own": (("set", "3", "--group", "CID_RMQ_SYS_TRANS", *ONE[2:]), 2, "is one of RocketMQ's own"),
+    "a name with a space": (("set", "3", "--create", "--group", "a b", *ONE[2:]), 2, "cannot be a new group's name"),
+    "a name with its end": (("set", "3", "--create", "--group", "a\n", *ONE[2:]), 2, "cannot be a new group's name"),
+    "a blank name": (("reset", "--to", "last", "--topic", TOPIC, "--create", "--group", " "), 2, "a new group's name"),
+    "a long name": (("clone", "--from", GROUP, "--into", "g" * 256, "--create"), 2, "it has up to 255 of %|a-zA-Z0-9_-"),
+    "clone of an own group": (("clone", "--from", "CID_RMQ_SYS_TRANS", "--into", "X", "--create"), 2, "RocketMQ's own"),
+    "export of RocketMQ's own": (("export", "--group", "CID_RMQ_SYS_TRANS"), 2, "RocketMQ's own, whose places are not"),
     "reset of an unknown group": (("reset", "--group", "X", "--to", "first"), 2, "no group 'X'"),
     "reset without an offset": (("reset", "--group", "CID_ONSAPI_PULL", "--to", "last"), 2, "; name a topic: --topic"),
     "no time": (("reset", "--group", GROUP, "--to", "yesterday"), 2, "--to: 'yesterday' is not a time"),
@@ -260,6 +267,7 @@ def kept(*places: dict[str, Any]) -> str:
 
 FILES = {
     "cut off": (kept({})[:-2], 2, "cut off"),
+    "a flag for the version": ('{"offsets": true, "places": []}', 2, "no offsets of FlintMQ"),
     "of a newer version": ('{"offsets": 2, "places": []}', 4, "upgrade this one"),
     "no places": (kept(), 2, "it has no places"),
     "another key": (kept({"lag": 3}), 4, "the key 'lag' is not known here"),
@@ -374,6 +382,128 @@ def test_queues_without_their_files_are_refused(run: Run, golden: Callable[[str]
         found = run("offsets", *words)
         assert found.code == 2 and "files of Trade/0, Trade/1, Trade/2, Trade/3 are missing" in found.err
     assert "files of Trade/0, Trade/1" in run("offsets", "show", store, "--group", GROUP).err
+
+
+UNUSABLE: dict[str, Callable[[Path], object]] = {
+    "empty": lambda file: file.write_bytes(b""),
+    "cut": lambda file: os.truncate(file, 40),
+    "no object": lambda file: file.write_bytes(b"[]"),
+    "no table": lambda file: file.write_bytes(b'{"offsetTable": [], "subscriptionGroupTable": 3}'),
+    "a directory": lambda file: (file.unlink(), file.mkdir()),
+}
+
+
+@pytest.mark.parametrize("bak", [True, False])
+@pytest.mark.parametrize("name", ["consumerOffset.json", "subscriptionGroup.json"])
+@pytest.mark.parametrize("harm", UNUSABLE)
+def test_an_unusable_file_of_config_is_not_replaced(harm: str, name: str, bak: bool, run: Run, store: Path) -> None:
+    """The change would write back the group that was named, and lose all others."""
+    UNUSABLE[harm](store / "config" / name)
+    if not bak:
+        (store / "config" / f"{name}.bak").unlink(missing_ok=True)
+    before = unchanged(store)
+    for words in (
+        ("reset", store, "--group", GROUP, "--topic", TOPIC, "--to", "first"),
+        ("reset", store, "--group", GROUP, "--to", "first", "--dry-run"),
+        ("set", store, "3", "--create", *ONE),
+    ):
+        found = run("offsets", *words)
+        assert found.code == (5 if harm == "a directory" else 2) and found.err.count("\n") == 1
+        assert f"config/{name}" in found.err and "move" in found.err and ".unusable" not in found.err
+    assert unchanged(store) == before
+    shown = run("offsets", "show", store)
+    if name == "consumerOffset.json" and not bak:
+        assert shown.code == 1 and name in shown.err and "no group has" not in shown.err
+
+
+def test_places_that_an_import_would_refuse_are_not_exported(run: Run, store: Path) -> None:
+    file = store / "config" / "consumerOffset.json"
+    file.write_bytes(file.read_bytes().replace(b"Trade@TagGroup", b"Trade@").replace(b"{0:17,1:22", b"{0:17,1:-1"))
+    made = run("offsets", "export", store)
+    assert "flintmq: 5 places left out: of -1 (nothing consumed), or without a group or topic\n" in made.err
+    assert not [one for one in json.loads(made.out)["places"] if not one["group"] or one["offset"] < 0]
+
+
+def cut(size: int) -> Callable[[Path], None]:
+    return lambda file: os.truncate(file, size)
+
+
+def zero(file: Path) -> None:
+    file.write_bytes(bytes(file.stat().st_size))
+
+
+HARMS: dict[str, Callable[[Path], None]] = {
+    "removed": Path.unlink, "empty": cut(0), "cut in a unit": cut(30), "cut after a unit": cut(20), "zeros": zero,
+    "its end is zeros": lambda file: file.write_bytes(file.read_bytes()[:40].ljust(file.stat().st_size, b"\0")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("committed", [True, False])
+@pytest.mark.parametrize("harm", HARMS)
+def test_queue_files_that_lack_records_of_the_log(harm: str, committed: bool, run: Run, store: Path) -> None:
+    """Their end is no truth to go by: neither to show a lag, nor to move a group to."""
+    if not committed:
+        for file in (store / "config").glob("consumerOffset.json*"):
+            file.write_bytes(file.read_bytes().replace(b"Tx@TxGroup", b"Trade@TxGroup"))
+    for queue in range(4):
+        HARMS[harm](store / "consumequeue" / TOPIC / str(queue) / f"{0:020}")
+    HARMS[harm](store / "consumequeue" / "Tx" / "0" / f"{0:020}")
+    before = unchanged(store)
+    for words in (
+        ("reset", store, "--group", GROUP, "--to", "first", "--dry-run"),
+        ("reset", store, "--group", GROUP, "--to", "last"),
+        ("reset", store, "--group", GROUP, "--to", "last", "--topic", "Tx"),
+        ("set", store, "0", *ONE),
+        ("set", store, "0", "--group", GROUP, "--topic", "Tx", "--queue", "0"),
+        ("clone", store, "--from", GROUP, "--into", "New", "--create", "--clamp"),
+    ):
+        found = run("offsets", *words)
+        assert found.code == 2 and "its files lack records of the log, so the offsets of queue" in found.err
+        assert "run `flintmq rebuild`" in found.err and found.err.count("\n") == 1
+    assert unchanged(store) == before
+    shown = run("offsets", "show", store)
+    assert shown.code == 1 and f"queue '{TOPIC}'/0 are not known" in shown.err
+    assert ("queue 'Tx'/0 are not known" in shown.err) is committed, "queues that no group has a place in have no line"
+    assert run("tail", store, "Tx").code == 1
+    metrics, notes = run("metrics", store).out, run("inspect", store).out
+    assert 'code="queue-end"} 5' in metrics if committed else 'code="queue-end"} 4' in metrics
+    assert ("lag_messages{" in metrics) and f'consumer_group="{GROUP}",topic="{TOPIC}"' in metrics
+    lags = [line for line in metrics.splitlines() if line.startswith("rocketmq_consumer_lag")]
+    assert not [line for line in lags if f'topic="{TOPIC}"' in line or 'topic="Tx"' in line], "0 would be no truth"
+    assert "note queue-end: " in notes
+    assert run("rebuild", store, "--out", store.parent / "made").code == 0, "as the line says"
+    shutil.rmtree(store / "consumequeue")
+    shutil.move(store.parent / "made" / "consumequeue", store)
+    assert run("offsets", "show", store).code == 0
+    assert run("offsets", "reset", store, "--group", GROUP, "--to", "last").code == 0 and places(store) == ENDS
+
+
+def test_last_records_that_cannot_be_read(run: Run, golden: Callable[[str], Golden], store: Path) -> None:
+    last = [row for row in golden("config").rows if (row["topic"], row["queue_id"]) == (TOPIC, 1)][-1]
+    hurt_body(store, last["physical_offset"])
+    before = unchanged(store)
+    for words in (("reset", "--group", GROUP, "--to", "last"), ("set", "24", *ONE)):
+        found = run("offsets", words[0], store, *words[1:])
+        assert found.code == 2 and "so the offsets of queue 'Trade'/1 are not known" in found.err
+        assert "run `flintmq verify`, then `flintmq salvage`" in found.err
+    assert unchanged(store) == before
+    shown = run("offsets", "show", store)
+    assert shown.code == 1 and "queue 'Trade'/1 are not known" in shown.err
+
+
+def test_a_log_whose_end_is_missing_after_a_clean_stop(run: Run, golden: Callable[[str], Golden], store: Path) -> None:
+    """What `verify` knows by queues and index is known to each that answers of the end."""
+    last = max(golden("config").live, key=lambda row: row["physical_offset"])
+    hurt_body(store, last["physical_offset"])
+    before = unchanged(store)
+    assert run("verify", store).code == 1
+    for words in (
+        ("offsets", "show", store), ("halves", store), ("trace", store, "--key", "o46"), ("timers", store),
+        ("dead", store), ("tail", store, "Tx"), ("offsets", "reset", store, "--group", GROUP, "--to", "last"),
+    ):  # fmt: skip
+        found = run(*words)
+        assert found.code == 1 and "the log's end is missing: the queue 'RMQ_SYS_TRANS_HALF_TOPIC/0'" in found.err
+    assert unchanged(store) == before
 
 
 def test_a_group_behind_what_retention_left(run: Run, tmp_path: Path) -> None:

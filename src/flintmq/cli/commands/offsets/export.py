@@ -52,7 +52,11 @@ def command(
         ]
     for text in notes:
         console.note(text)
+    if own := [name for name in group or () if name.startswith(OWN_GROUPS)]:
+        raise UsageError(f"group {own[0][:100]!a} is one of RocketMQ's own, whose places are not exported")
     state = state_of(rows)
+    if left := sum(not all(row[:2]) or row[-1] < 0 for _, row in rows):
+        console.note(f"{left} place{'s' * (left > 1)} left out: of -1 (nothing consumed), or without a group or topic")
     there = {row["group"] for row in state["places"]}
     if missing := [name for name in group or () if name not in there]:
         raise UsageError(f"group {missing[0][:100]!a} has committed no offset; `flintmq offsets show` lists who has")

@@ -37,7 +37,8 @@ def command(
     A line has the queue offset of the next message that the group wants, the queue's first offset and the one after its
     last, the number of unread messages (lag), and when the oldest of them was stored. Only committed offsets are there:
     a queue of which a group has none has no line, and consumers of broadcasts keep theirs themselves. It reads only,
-    also from a store that a broker writes. The exit code is 1 if the end of the log is damaged or missing.
+    also from a store that a broker writes. The exit code is 1 if the places are not known, or the end of the log or of
+    a queue is damaged or missing.
     """
     from flintmq.errors import UnknownTopicError, UsageError
     from flintmq.forensics.group_offsets import each_store, group_offsets, known_topics
@@ -65,7 +66,7 @@ def command(
         out.result(found, _render)
     for text in notes:
         out.note(text)
-    if not any(rows for _, rows in found):
+    if not damaged and not any(rows for _, rows in found):
         out.note("no group has committed an offset" + " of these" * bool(group or topic))
     return int(damaged)
 
