@@ -234,7 +234,7 @@ REFUSED = {
     "a name with a space": (("set", "3", "--create", "--group", "a b", *ONE[2:]), 2, "cannot be a new group's name"),
     "a name with its end": (("set", "3", "--create", "--group", "a\n", *ONE[2:]), 2, "cannot be a new group's name"),
     "a blank name": (("reset", "--to", "last", "--topic", TOPIC, "--create", "--group", " "), 2, "a new group's name"),
-    "a long name": (("clone", "--from", GROUP, "--into", "g" * 256, "--create"), 2, "it has up to 255 of %|a-zA-Z0-9_-"),
+    "a long name": (("clone", "--from", GROUP, "--into", "g" * 256, "--create"), 2, "up to 255 of %|a-zA-Z0-9_-"),
     "clone of an own group": (("clone", "--from", "CID_RMQ_SYS_TRANS", "--into", "X", "--create"), 2, "RocketMQ's own"),
     "export of RocketMQ's own": (("export", "--group", "CID_RMQ_SYS_TRANS"), 2, "RocketMQ's own, whose places are not"),
     "reset of an unknown group": (("reset", "--group", "X", "--to", "first"), 2, "no group 'X'"),
