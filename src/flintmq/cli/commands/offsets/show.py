@@ -37,10 +37,12 @@ def command(
     A line has the queue offset of the next message that the group wants, the queue's first offset and the one after its
     last, the number of unread messages (lag), and when the oldest of them was stored. Only committed offsets are there:
     a queue of which a group has none has no line, and consumers of broadcasts keep theirs themselves. It reads only,
-    also from a store that a broker writes. The exit code is 1 if the end of the log is damaged or missing.
+    also from a store that a broker writes. The exit code is 1 if the end of the log, or the file of the offsets, is
+    damaged or missing.
     """
     from flintmq.errors import UnknownTopicError, UsageError
     from flintmq.forensics.group_offsets import each_store, group_offsets, known_topics
+    from flintmq.store.layout.config_reader import LMQ_OFFSETS, OFFSETS
     from flintmq.store.read.known_topics import no_topic
 
     out, notes = output(as_json), list[str]()
@@ -48,7 +50,7 @@ def command(
     groups, topics, damaged = set[str](), set[str](), False
     for member, lookup in each_store(stores_given(stores), store_config(settings), notes):
         rows, more, is_cut = group_offsets(lookup, group or (), topic or ())
-        damaged = damaged or is_cut
+        damaged = damaged or is_cut or bool(lookup.snapshot.broker.problems_of(OFFSETS, LMQ_OFFSETS))
         found.append((member, rows))
         notes += more
         broker = lookup.snapshot.broker
@@ -66,7 +68,8 @@ def command(
     for text in notes:
         out.note(text)
     if not any(rows for _, rows in found):
-        out.note("no group has committed an offset" + " of these" * bool(group or topic))
+        known = " of these" * bool(group or topic) + ", as far as can be read" * damaged
+        out.note(f"no group has committed an offset{known}")
     return int(damaged)
 
 
