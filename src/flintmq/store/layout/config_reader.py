@@ -143,12 +143,12 @@ def read_config(root: str, effects: Effects = REAL, *, strict: bool = False) -> 
 
 
 def _missing_offsets(root: str, effects: Effects, reader: ConfigReader) -> Iterator[ConfigProblem]:
-    """Yield the files of offsets that are missing where others, or queues, show that there may have been some.
+    """Yield the files of offsets that are missing, where other files or queues are there.
 
     RocketMQ writes them within seconds; FlintMQ once there is something to say, and topics.json before its stop.
     """
-    paths = (*reader.files, *(problem.file for problem in reader.problems))
-    known = {os.path.basename(path).removesuffix(".bak") for path in paths}
+    found = {name.removesuffix(".bak") for name in reader.files}
+    known = found | {os.path.basename(problem.file).removesuffix(".bak") for problem in reader.problems}
 
     def is_there(*names: str) -> bool:
         path = os.path.join(root, *names)
@@ -157,7 +157,7 @@ def _missing_offsets(root: str, effects: Effects, reader: ConfigReader) -> Itera
     if is_there(flintmq_mark.FILE_NAME) and (TOPICS in known or is_there("abort")):
         return
     missing = [DELAYS] if DELAYS not in known and is_there(directories.QUEUES, SCHEDULE_TOPIC) else []
-    if not known & {OFFSETS, LMQ_OFFSETS} and (known & {TOPICS, GROUPS} or is_there(directories.QUEUES, OUTCOME_TOPIC)):
+    if not known & {OFFSETS, LMQ_OFFSETS} and (GROUPS in found or is_there(directories.QUEUES, OUTCOME_TOPIC)):
         rocksdb = directories.in_rocksdb(root, effects)
         missing += [OFFSETS] if rocksdb.keys().isdisjoint(directories.OFFSETS_IN_ROCKSDB) else []
     for name in missing:
