@@ -195,7 +195,7 @@ def _units(
     snapshot = view._now.snapshot
     is_stopped, newest = not snapshot.facts.live, snapshot.record(snapshot.log_end.last or 0)
     newest_ms = newest.store_timestamp + NOT_YET_MS if newest else I64_MAX
-    first = last = held = None
+    first = last = None
     delivered_later, is_older = 0, False
     for _, last in timer_files.log_units(files, snapshot.end, snapshot.effects):
         first = first or last
@@ -204,9 +204,8 @@ def _units(
         is_older = is_older or 0 < check.timestamp < last.write_time - NOT_YET_MS
         yield last
     low, high = (first.physical_offset, last.physical_offset) if first and last else (0, -1)
-    held = snapshot.record(high)
     before = takewhile(lambda one: one.physical_offset < low, queue_messages(view, TIMER_TOPIC, 0, None, answer.report))
-    begin = held.queue_offset + 1 if held else 0
+    begin = held.queue_offset + 1 if (held := snapshot.record(high)) else 0
     after = queue_messages(view, TIMER_TOPIC, 0, begin, answer.report, check.queue_offset)
     waits_ms = check.last_read_time + (0 if snapshot.facts.clean and is_stopped else NOT_YET_MS)
     if any(_due(one) >= waits_ms and not low <= one.physical_offset <= high for one in chain(before, after)):
