@@ -34,11 +34,16 @@ def members_of(stores: list[str], config: StoreConfig, as_json: bool) -> tuple[M
 
 
 def print_answer(
-    answer: Answer[Row], as_json: bool, render: Callable[[list[Row]], Iterable[str | TextTable]], nothing: str
+    answer: Answer[Row],
+    as_json: bool,
+    render: Callable[[list[Row]], Iterable[str | TextTable]],
+    nothing: str,
+    *,
+    any_ends: bool = True,
 ) -> int:
     """Print rows and notes; return the exit code: 1 if damage may hide rows.
 
-    `nothing`: the note if there are no rows.
+    `nothing`: the note if there are no rows. `any_ends`: rows say what waits, or how it ended.
     """
     out = output(as_json)
     if as_json:
@@ -52,7 +57,7 @@ def print_answer(
     if answer.is_cut:
         out.note(f"there are more; only {len(answer.rows)} shown: --limit N shows more")
     code = report_damage(out, answer.report)
-    if code:
+    if code and any_ends:
         out.note("what seems to wait, to hang, or rolled back may have ended in what cannot be read; `flintmq verify`")
     if not answer.rows and not answer.is_cut:
         out.note(f"{nothing}{', as far as the log can be read' if code else ''}")

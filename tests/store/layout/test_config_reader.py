@@ -166,3 +166,30 @@ def test_a_brokers_own_files(golden, name):
 
 def test_delay_offsets_of_a_broker(golden):
     assert read_config(str(golden("delay").path)).delay_offsets == {1: 12, 2: 6, 3: 9, 5: 0, 14: 0, 17: 0, 18: 0}
+
+
+@pytest.mark.parametrize(
+    ("there", "missing"),
+    [
+        (["config/subscriptionGroup.json"], ["consumerOffset.json"]),
+        (["consumequeue/RMQ_SYS_TRANS_OP_HALF_TOPIC/0"], ["consumerOffset.json"]),
+        (["consumequeue/SCHEDULE_TOPIC_XXXX/2"], ["delayOffset.json"]),
+        (["consumequeue/SCHEDULE_TOPIC_XXXX/2", "config/delayOffset.json"], []),
+        (["consumequeue/T/0", "config/topics.json"], []),
+        (["config/subscriptionGroup.json", "config/lmqConsumerOffset.json"], []),
+        (["config/subscriptionGroup.json", "config/consumerOffsets/000009.sst"], []),
+        (["consumequeue/SCHEDULE_TOPIC_XXXX/2", "flintmq.mark", "abort"], []),
+        (["consumequeue/SCHEDULE_TOPIC_XXXX/2", "flintmq.mark", "config/topics.json"], []),
+        (["consumequeue/SCHEDULE_TOPIC_XXXX/2", "flintmq.mark"], ["delayOffset.json"]),
+    ],
+)
+def test_missing_offsets_are_told_where_the_store_had_some(tmp_path, there, missing):
+    for name in there:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if "." in path.name:
+            path.write_text('{"offsetTable":{},"topicConfigTable":{},"subscriptionGroupTable":{},"lmqOffsetTable":{}}')
+        else:
+            path.mkdir()
+    found = read_config(str(tmp_path)).problems
+    assert [os.path.basename(one.file) for one in found if one.reason == "the file is missing"] == missing

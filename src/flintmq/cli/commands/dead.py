@@ -61,7 +61,8 @@ def command(
         return _send(stores, group, into, ledger, limit, config, as_json)
     limit = SHOWN if limit is None else limit
     answer = dead(members_of(stores, config, as_json), config, groups=group, retries=retries, limit=limit)
-    return print_answer(answer, as_json, table_of(COLUMNS), "no dead letters" + " and no retries" * retries)
+    nothing = "no dead letters" + " and no retries" * retries
+    return print_answer(answer, as_json, table_of(COLUMNS), nothing, any_ends=False)
 
 
 def _send(

@@ -77,8 +77,12 @@ def dead(
     answer, known = Answer[DeadMessage](DeadMessage), set[str]()
     for member, view in each_store(members, config, answer):
         known |= {*view.broker.groups, *(group for _, group in view.broker.consumer_offsets)}
+        kinds = (DEAD, RETRY) if retries else (DEAD,)
+        for name in view._now.without_files():
+            if name.topic.startswith(kinds):
+                view.read_log_of(name.topic)
         for topic in view.topics():
-            if not topic.startswith((DEAD, RETRY) if retries else DEAD) or not _may_be_of(topic, groups):
+            if not topic.startswith(kinds) or not _may_be_of(topic, groups):
                 continue
             rows = [_row(view, record, member) for record in _newest(view, topic, limit, answer)]
             rows = [row for row in rows if groups is None or row.group in groups]
@@ -97,12 +101,15 @@ def _may_be_of(topic: str, groups: Sequence[str] | None) -> bool:
 
 def _newest(view: StoreView, topic: str, limit: int, answer: Answer[DeadMessage]) -> list[StoredMessage]:
     tail = TopicTail(view, topic, expected=True)
-    found = tail.last(limit)
+    found = tail.last(limit + 1)
     there = sum(queue.max_offset - queue.min_offset for queue in tail.queues)
     answer.count("dead" if topic.startswith(DEAD) else "retries", there)
-    answer.is_cut = answer.is_cut or len(found) < there
+    is_cut = len(found) > limit or not tail.complete
+    answer.is_cut = answer.is_cut or is_cut
     answer.report.add(tail.report)
-    return found
+    if len(found) < there and not is_cut and not tail.report.damage_count:
+        answer.lost(f"{view.root}: {there - len(found)} messages of {topic} cannot be read; run `flintmq verify`")
+    return found[max(len(found) - limit, 0) :]
 
 
 def _row(view: StoreView, record: StoredMessage, member: Member) -> DeadMessage:
@@ -143,7 +150,9 @@ def _reason(view: StoreView, step: MessageStep) -> str:
     how = "popped and not acknowledged" if step.popped else "given back"
     if step.kind is not StepKind.DEAD:
         return how
-    found = config_json.integer(view.broker.groups.get(step.group, {}).get("retryMaxTimes"))
+    if step.group not in view.broker.groups:
+        return f"{how} after {max(step.times - 1, 0)} retries; how many its group has is not known"
+    found = config_json.integer(view.broker.groups[step.group].get("retryMaxTimes"))
     most = MOST_RETRIES if found is None else found
     if step.times > most:
         return f"{how} after {most} retries, the most that its group has"

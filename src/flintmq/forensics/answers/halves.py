@@ -108,13 +108,13 @@ def halves(
 def _unended(view: StoreView, answer: Answer[HalfMessage]) -> Iterator[tuple[str, StoredMessage]]:
     """Yield the half messages that are open, then those that were given up, with their states."""
     broker = view.broker
-    for problem in broker.problems_of(config_reader.OFFSETS, config_reader.LMQ_OFFSETS):
-        answer.note(f"{problem.text}: half messages that ended long ago may seem open")
     view.read_log_of(HALF_TOPIC)
     view.read_log_of(GIVEN_UP_TOPIC)
     low, high = view.bounds(HALF_TOPIC, 0)
     begin = max(low, broker.consumer_offsets.get((HALF_TOPIC, HALF_GROUP), {}).get(0, 0))
     answer.count("records", high - low)
+    for problem in broker.problems_of(config_reader.OFFSETS, config_reader.LMQ_OFFSETS) if high > low else ():
+        answer.lost(f"{problem.text}: half messages that ended long ago may seem open")
     report_outside(view, QueueName(HALF_TOPIC, 0), begin, I64_MAX, answer.report)
     has_ended = bytearray(max(high - begin, 0))
     for _, offsets in outcomes(view, None, answer.report):

@@ -11,18 +11,18 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from typing import Final, NamedTuple
 
 from flintmq.cluster.member import Member
-from flintmq.config.keys import StoreConfig
+from flintmq.config.keys import I64_MAX, StoreConfig
 from flintmq.forensics.answers.answer import Answer, each_store, member_words
 from flintmq.forensics.answers.reading import queue_messages
 from flintmq.forensics.answers.steps import DELAY, TIMER, MessageStep, step_of
 from flintmq.format import properties
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
 from flintmq.format.text import java_int
-from flintmq.format.timer import TIMER_TOPIC, UNIT_DELETES
+from flintmq.format.timer import TIMER_TOPIC, UNIT_DELETES, LogUnit, TimerCheck
 from flintmq.message import StoredMessage
 from flintmq.store.layout import config_reader, timer_files
 from flintmq.store.layout.directories import in_rocksdb
@@ -30,6 +30,7 @@ from flintmq.store.view import StoreView
 
 TIMERS_IN_ROCKSDB: Final = "rocksdbstore"
 RECALLS_MAX: Final = 10_000  # that are looked at
+NOT_YET_MS: Final = 10_000  # so much later, at most, a due message is in its topic
 
 
 @dataclass(frozen=True)
@@ -83,13 +84,14 @@ def timers(
     """
     answer = Answer[WaitingMessage](WaitingMessage)
     for member, view in each_store(members, config, answer):
-        found = heapq.merge(_delayed(view, limit, answer), _timed(view, limit, answer), key=_moment)
+        most = None if limit is None else limit + 1
+        found = heapq.merge(_delayed(view, most, answer), _timed(view, most, answer), key=_moment)
         steps = [_read(view, one) for one in islice(found, limit)]
+        answer.is_cut = any(_read(view, one) is not None for one in found) or answer.is_cut
         answer.rows += [_row(step, member_words(member)) for step in steps if step is not None]
         if None in steps:
             answer.lost(f"{member.path}: {steps.count(None)} messages that wait cannot be read; run `flintmq verify`")
     answer.rows.sort(key=lambda row: (row.due_ms is None, row.due_ms or 0))
-    answer.is_cut = len(answer.rows) < sum(answer.counts.values())
     return answer
 
 
@@ -109,10 +111,15 @@ def _read(view: StoreView, one: _WaitingRecord) -> MessageStep | None:
 def _delayed(view: StoreView, limit: int | None, answer: Answer[WaitingMessage]) -> list[_WaitingRecord]:
     """Return what waits in delay levels; of each level the first, which are due first."""
     broker, delays = view.broker, view.config.delay_ms
-    for problem in broker.problems_of(config_reader.DELAYS):
-        answer.note(f"{problem.text}: messages that were delivered long ago may seem to wait")
     found = []
     view.read_log_of(SCHEDULE_TOPIC)
+    for problem in broker.problems_of(config_reader.DELAYS) if view.queues(SCHEDULE_TOPIC) else ():
+        answer.lost(f"{problem.text}: messages that were delivered long ago may seem to wait")
+    for level, offset in broker.delay_offsets.items():
+        end = view.bounds(SCHEDULE_TOPIC, level - 1)[1]
+        if config_reader.is_outside(offset, end) and not view._now.snapshot.facts.live:
+            place = f"delay level {level}", SCHEDULE_TOPIC, level - 1, offset, end
+            answer.lost(f"{view.root}: {config_reader.OutsideOffset(config_reader.DELAYS, *place).text}")
     for queue in view.queues(SCHEDULE_TOPIC):
         begin = broker.delay_offsets.get(queue.queue_id + 1, 0)
         answer.count(DELAY, max(queue.max_offset - max(queue.min_offset, begin), 0))
@@ -148,13 +155,17 @@ def _in_timers(
 ) -> Iterator[_WaitingRecord]:
     """Yield what waits for timers; recalls are added to `marks`."""
     snapshot = view._now.snapshot
-    check = timer_files.read_check(snapshot.root, snapshot.effects)
+    usable = timer_files.usable_check(snapshot.root, snapshot.effects)
+    check = usable or TimerCheck()
     files = timer_files.log_files(snapshot.root, snapshot.effects)
+    if usable is None and (files or snapshot.facts.mark.flushed is None):  # FlintMQ writes it with the first unit
+        lost = f"{view.root}/config/{timer_files.CHECK}: it is missing, or cannot be used"
+        answer.lost(f"{lost}: messages that were delivered long ago may seem to wait")
     # After a kill, and while a broker runs, the last records may have a unit although the check does not say so.
     without = queue_messages(view, TIMER_TOPIC, 0, check.queue_offset, answer.report)
     first = next(without, None)
     known = set[int]()
-    for _, unit in timer_files.log_units(files, snapshot.end, snapshot.effects):
+    for unit in _units(view, files, check, answer):
         if first is not None and unit.physical_offset >= first.physical_offset:
             known.add(unit.physical_offset)
         if unit.slot_time < check.last_read_time:
@@ -172,6 +183,37 @@ def _in_timers(
         else:
             answer.count(TIMER, 1)
             yield _WaitingRecord(_due(record), record.physical_offset, record)
+
+
+def _units(
+    view: StoreView, files: list[timer_files.TimerLogFile], check: TimerCheck, answer: Answer[WaitingMessage]
+) -> Iterator[LogUnit]:
+    """Yield the units of the timer log; note what it, or the check, lacks beside the log.
+
+    RocketMQ makes no unit of a message that is due at once.
+    """
+    snapshot = view._now.snapshot
+    is_stopped, newest = not snapshot.facts.live, snapshot.record(snapshot.log_end.last or 0)
+    newest_ms = newest.store_timestamp + NOT_YET_MS if newest else I64_MAX
+    first = last = None
+    delivered_later, is_older = 0, False
+    for _, last in timer_files.log_units(files, snapshot.end, snapshot.effects):
+        first = first or last
+        if newest_ms < last.slot_time < check.last_read_time:
+            delivered_later += -1 if last.magic & UNIT_DELETES else 1
+        is_older = is_older or 0 < check.timestamp < last.write_time - NOT_YET_MS
+        yield last
+    low, high = (first.physical_offset, last.physical_offset) if first and last else (0, -1)
+    before = takewhile(lambda one: one.physical_offset < low, queue_messages(view, TIMER_TOPIC, 0, None, answer.report))
+    begin = held.queue_offset + 1 if (held := snapshot.record(high)) else 0
+    after = queue_messages(view, TIMER_TOPIC, 0, begin, answer.report, check.queue_offset)
+    waits_ms = check.last_read_time + (0 if snapshot.facts.clean and is_stopped else NOT_YET_MS)
+    if any(_due(one) >= waits_ms and not low <= one.physical_offset <= high for one in chain(before, after)):
+        answer.lost(f"{view.root}/timerlog: it lacks messages that wait; run `flintmq verify`")
+    is_ahead = is_stopped and (delivered_later > 0 or check.queue_offset > view.bounds(TIMER_TOPIC, 0)[1])
+    if is_older or is_ahead:
+        what = f"{view.root}/config/{timer_files.CHECK}: it says {'more' if is_ahead else 'less'} than the logs have"
+        answer.lost(f"{what}: is it another broker's? Which of these messages wait is not known; run `flintmq verify`")
 
 
 def _mark(marks: list[StoredMessage | None], record: StoredMessage | None, answer: Answer[WaitingMessage]) -> None:

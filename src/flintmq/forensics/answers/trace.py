@@ -259,7 +259,7 @@ class Facts:
         self.fates: list[FileFate] = [] if snapshot.effects.remote else file_fates(snapshot)
         self.ended: dict[int, int] = {}  # queue offset of a half message -> when it was ended
         for problem in snapshot.broker.problems_of(config_reader.OFFSETS, config_reader.LMQ_OFFSETS):
-            answer.note(f"{problem.text}: which groups have passed a message is not known")
+            answer.lost(f"{problem.text}: which groups have passed a message is not known")
         for folder, what in in_rocksdb(snapshot.root, snapshot.effects).items():
             if folder in OFFSETS_IN_ROCKSDB:
                 answer.note(f"{folder}/: {what}, which FlintMQ does not read: who has passed a message is not known")

@@ -19,9 +19,9 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from flintmq.errors import FormatError, StoreAccessError
-from flintmq.format import config_json
+from flintmq.format import config_json, flintmq_mark
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
-from flintmq.format.group_topics import RETRY
+from flintmq.format.group_topics import OUTCOME_TOPIC, RETRY
 from flintmq.storage.files.filesystem import REAL, Effects
 from flintmq.store.layout import directories
 
@@ -125,19 +125,43 @@ def read_config(root: str, effects: Effects = REAL, *, strict: bool = False) -> 
     reader = ConfigReader(os.path.join(root, directories.CONFIG), effects, strict=strict)
     offsets = reader.load(LMQ_OFFSETS) or reader.load(OFFSETS)
     topics = _objects(reader.load(TOPICS).get("topicConfigTable"))
+    groups, delays = reader.load(GROUPS), reader.load(DELAYS)
+    reader.problems += _missing_offsets(root, effects, reader)
     return BrokerConfig(
         topics={name: topic_of(name, value) for name, value in topics},
-        groups=dict(_objects(reader.load(GROUPS).get("subscriptionGroupTable"))),
+        groups=dict(_objects(groups.get("subscriptionGroupTable"))),
         consumer_offsets={key: numbers_of(value) for key, value in _by_group(offsets.get("offsetTable"))},
         lmq_offsets={
             key: number
             for key, value in _by_group(offsets.get("lmqOffsetTable"))
             if (number := config_json.integer(value)) is not None
         },
-        delay_offsets=numbers_of(reader.load(DELAYS).get("offsetTable")),
+        delay_offsets=numbers_of(delays.get("offsetTable")),
         problems=tuple(reader.problems),
         files=tuple(reader.files),
     )
+
+
+def _missing_offsets(root: str, effects: Effects, reader: ConfigReader) -> Iterator[ConfigProblem]:
+    """Yield the files of offsets that are missing, where other files or queues are there.
+
+    RocketMQ writes them within seconds; FlintMQ once there is something to say, and topics.json before its stop.
+    """
+    found = {name.removesuffix(".bak") for name in reader.files}
+    known = found | {os.path.basename(problem.file).removesuffix(".bak") for problem in reader.problems}
+
+    def is_there(*names: str) -> bool:
+        path = os.path.join(root, *names)
+        return effects.is_dir(path) or effects.size(path) is not None
+
+    if is_there(flintmq_mark.FILE_NAME) and (TOPICS in known or is_there("abort")):
+        return
+    missing = [DELAYS] if DELAYS not in known and is_there(directories.QUEUES, SCHEDULE_TOPIC) else []
+    if not known & {OFFSETS, LMQ_OFFSETS} and (GROUPS in found or is_there(directories.QUEUES, OUTCOME_TOPIC)):
+        rocksdb = directories.in_rocksdb(root, effects)
+        missing += [OFFSETS] if rocksdb.keys().isdisjoint(directories.OFFSETS_IN_ROCKSDB) else []
+    for name in missing:
+        yield ConfigProblem(os.path.join(reader.folder, name), 0, "the file is missing", "it counts as empty")
 
 
 def batch_topics_of(value: config_json.JsonObject) -> set[str]:

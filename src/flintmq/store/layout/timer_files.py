@@ -71,11 +71,16 @@ def log_units(files: list[TimerLogFile], log_end: int, effects: Effects) -> Iter
             return
 
 
-def read_check(root: str, effects: Effects) -> TimerCheck:
-    """Read `config/timercheck`; all zeros if there is none, or it cannot be used."""
+def usable_check(root: str, effects: Effects) -> TimerCheck | None:
+    """Read `config/timercheck`; None if there is none, it cannot be used, or says nothing yet."""
     data = effects.read_file(os.path.join(root, directories.CONFIG, CHECK), timer.TIMER_CHECK_SIZE)
     try:
         check = timer.decode_check(data or b"")
     except FormatError:
-        return TimerCheck()
-    return check if min(check) >= 0 else TimerCheck()
+        return None
+    return check if min(check) >= 0 and check.last_read_time else None
+
+
+def read_check(root: str, effects: Effects) -> TimerCheck:
+    """Read `config/timercheck`; all zeros if `usable_check` returns None."""
+    return usable_check(root, effects) or TimerCheck()

@@ -42,6 +42,7 @@ def command(
     """
     from flintmq.errors import UnknownTopicError, UsageError
     from flintmq.forensics.group_offsets import each_store, group_offsets, known_topics
+    from flintmq.store.layout.config_reader import LMQ_OFFSETS, OFFSETS
     from flintmq.store.read.known_topics import no_topic
 
     out, notes = output(as_json), list[str]()
@@ -49,7 +50,7 @@ def command(
     groups, topics, damaged = set[str](), set[str](), False
     for member, lookup in each_store(stores_given(stores), store_config(settings), notes):
         rows, more, is_cut = group_offsets(lookup, group or (), topic or ())
-        damaged = damaged or is_cut
+        damaged = damaged or is_cut or bool(lookup.snapshot.broker.problems_of(OFFSETS, LMQ_OFFSETS))
         found.append((member, rows))
         notes += more
         broker = lookup.snapshot.broker
@@ -66,8 +67,9 @@ def command(
         out.result(found, _render)
     for text in notes:
         out.note(text)
-    if not damaged and not any(rows for _, rows in found):
-        out.note("no group has committed an offset" + " of these" * bool(group or topic))
+    if not any(rows for _, rows in found):
+        known = " of these" * bool(group or topic) + ", as far as can be read" * damaged
+        out.note(f"no group has committed an offset{known}")
     return int(damaged)
 
 
