@@ -22,7 +22,8 @@ class DamageKind(Enum):
     """Kind of damage, for programs; `Damage.reason` says it to people.
 
     RECORD: bytes that form no record. UNORDERED: the same, by unordered write-back. GAP: a file is missing, too short,
-    or no regular file. END: the log's end is missing. DELETED: a file was deleted while the log was read.
+    or no regular file. END: the end of the log, or of a queue's files, is missing. DELETED: a file was deleted while
+    the log was read.
     """
 
     RECORD = "record"

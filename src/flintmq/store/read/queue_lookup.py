@@ -67,7 +67,7 @@ def lacking_text(names: Iterable[QueueName], what: str = "messages are not count
 
 def hidden_text(name: QueueName, lost: Damage) -> str:
     """Return a line for people on damage that hides messages of a queue."""
-    mends = "`flintmq rebuild`" if lost.reason == NO_UNITS else "`flintmq verify`, then `flintmq salvage`"
+    mends = "`flintmq rebuild`" if lost.kind is DamageKind.END else "`flintmq verify`, then `flintmq salvage`"
     where = f"{lost.file}, position {lost.position}: {lost.reason}"
     return f"{where}, so the offsets of queue {short(name.topic)}/{name.queue_id} are not known; run {mends}"
 
@@ -430,7 +430,7 @@ class QueueLookup:
         if QueueLookup(self.snapshot.again(), self).file_bounds(name).physical_end > found.physical_offset:
             return None  # dispatched meanwhile
         path = units.files[-1].path if units.files else units.folder
-        return Damage(path, end * width, found.physical_offset, found.size, NO_UNITS, DamageKind.GAP)
+        return Damage(path, end * width, found.physical_offset, found.size, NO_UNITS, DamageKind.END)
 
     def is_configured(self, name: QueueName) -> bool:
         """Return whether topics.json has a queue, or a group has consumed messages of it."""
