@@ -159,6 +159,8 @@ def trace_in(members: Sequence[Member], views: Sequence[StoreView], asked: Trace
         del lives[asked.limit :]
     note_ends(lives, facts, views.__getitem__, answer.report)
     answer.rows += [facts[life.last.store].row(life) for life in lives]
+    if answer.rows and any(view.broker.problems_of(config_reader.OFFSETS, config_reader.LMQ_OFFSETS) for view in views):
+        answer.report.damage_count += 1  # who has passed them is not known
     return answer
 
 
@@ -259,7 +261,7 @@ class Facts:
         self.fates: list[FileFate] = [] if snapshot.effects.remote else file_fates(snapshot)
         self.ended: dict[int, int] = {}  # queue offset of a half message -> when it was ended
         for problem in snapshot.broker.problems_of(config_reader.OFFSETS, config_reader.LMQ_OFFSETS):
-            answer.lost(f"{problem.text}: which groups have passed a message is not known")
+            answer.note(f"{problem.text}: which groups have passed a message is not known")
         for folder, what in in_rocksdb(snapshot.root, snapshot.effects).items():
             if folder in OFFSETS_IN_ROCKSDB:
                 answer.note(f"{folder}/: {what}, which FlintMQ does not read: who has passed a message is not known")

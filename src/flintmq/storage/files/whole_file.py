@@ -60,7 +60,12 @@ def new_file(path: str, mode: int = 0o666, *, durable: bool = True) -> Iterator[
     """
     part = f"{path}.{os.urandom(8).hex()}.part"
     try:
-        os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
+        made = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    except OSError as error:
+        error.filename = path
+        raise
+    try:
+        os.close(made)
         yield part
         if durable:
             sync_file(part, REAL)
