@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import random
-import shutil
 import sys
 import tempfile
 import threading
@@ -209,14 +208,7 @@ def main(words: Iterable[str] | None = None) -> int:
         print(f"WRONG, kept in {folder}: {error}", file=sys.stderr)
         return 1
     counted = series(fuzz, given.seed, begun)
-    print(*figures.shown(NAME, counted), *found.wrong, sep="\n")
-    if found.wrong:
-        print(f"kept in {folder}")
-        return 1
-    shutil.rmtree(folder)
-    if given.record:
-        figures.save(NAME, [*figures.read(NAME), counted])
-    return 0
+    return figures.ended(NAME, counted, found.wrong, folder, given.record)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import shutil
 import sys
 import tempfile
 import time
@@ -135,14 +134,7 @@ def main(words: Iterable[str] | None = None) -> int:
         print(f"WRONG, kept in {folder}: {error!r}", file=sys.stderr)
         return 1
     counted = series(soak, begun)
-    print(*figures.shown(NAME, counted), *found.wrong, sep="\n")
-    if found.wrong:
-        print(f"kept in {folder}")
-        return 1
-    shutil.rmtree(folder)
-    if given.record:
-        figures.save(NAME, [*figures.read(NAME), counted])
-    return 0
+    return figures.ended(NAME, counted, found.wrong, folder, given.record)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import random
-import shutil
 import signal
 import sys
 import tempfile
@@ -157,14 +156,7 @@ def main(words: Iterable[str] | None = None) -> int:
         print(f"WRONG, kept in {folder}: {error}", file=sys.stderr)
         return 1
     counted = series(one, given.seed, begun)
-    print(*figures.shown(NAME, counted), *one.found.wrong, sep="\n")
-    if one.found.wrong or one.verdict.wrong:
-        print(f"kept in {folder}")
-        return 1
-    shutil.rmtree(folder)
-    if given.record:
-        figures.save(NAME, [*figures.read(NAME), counted])
-    return 0
+    return figures.ended(NAME, counted, [*one.found.wrong, *one.verdict.wrong], folder, given.record)
 
 
 if __name__ == "__main__":

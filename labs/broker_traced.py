@@ -13,7 +13,6 @@ program with 1, and the folder is kept.
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
 import tempfile
 import time
@@ -204,14 +203,7 @@ def main(words: Iterable[str] | None = None) -> int:
         one = Traced(folder, client, given.messages)
         one.run(given.spark)
     counted = series(one, given.kind, begun)
-    print(*figures.shown(NAME, counted), *one.wrong[:10], sep="\n")
-    if one.wrong:
-        print(f"kept in {folder}")
-        return 1
-    shutil.rmtree(folder)
-    if given.record:
-        figures.save(NAME, [*figures.read(NAME), counted])
-    return 0
+    return figures.ended(NAME, counted, one.wrong, folder, given.record)
 
 
 if __name__ == "__main__":

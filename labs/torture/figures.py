@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any
 from labs.torture.report import table, write
 
 LABS = Path(__file__).resolve().parents[1]
+WRONG_SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -238,6 +240,21 @@ def shown(name: str, series: Series) -> list[str]:
     """What a program prints of its run: the rows, what it told besides, the sums."""
     told = [f"{key}: {value}" for key, value in series.told.items()]
     return [*table(series.columns, series.rows), "", *told, *lines(name, [series])]
+
+
+def ended(name: str, series: Series, wrong: Sequence[object], folder: Path, keep: bool) -> int:
+    """Print a run and what was wrong in it, and return its exit code.
+
+    The folder is removed if nothing was, and then the run is added to its file, if it is to be kept.
+    """
+    print(*shown(name, series), *wrong[:WRONG_SHOWN], sep="\n")
+    if wrong:
+        print(f"kept in {folder}")
+        return 1
+    shutil.rmtree(folder)
+    if keep:
+        save(name, [*read(name), series])
+    return 0
 
 
 def record(page: Path, name: str, series: Series) -> None:
