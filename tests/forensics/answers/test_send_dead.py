@@ -141,11 +141,18 @@ def test_a_store_that_was_put_back_or_made_anew_is_not_taken_for_the_one_that_ha
     assert send(root, into, tmp_path / "new") == (LETTERS, 0, 0)
 
 
-def test_a_damaged_dead_letter_is_not_passed_over_in_silence(root: Path, tmp_path: Path):
-    log = next((root / "commitlog").iterdir())
+@pytest.mark.parametrize("field", ["topic", "queue id", "queue offset"])
+@pytest.mark.parametrize("which", ["one amid others", "the last"])
+def test_a_damaged_dead_letter_is_not_passed_over_in_silence(root: Path, tmp_path: Path, field: str, which: str):
+    """No checksum covers these fields."""
+    with open_store(root) as view:
+        letters = list(view.read("%DLQ%G", 0, 0, LETTERS))
+        letter = letters[7 if which == "one amid others" else -1]
+        file, begin = view._now.snapshot.log.path_at(letter.physical_offset)
+    log = Path(file)
     data = bytearray(log.read_bytes())
-    at = data.rindex(b"%DLQ%G")
-    data[at] = ord("X")
+    at = {"topic": data.index(b"%DLQ%G", begin), "queue id": begin + 15, "queue offset": begin + 22}[field]
+    data[at] ^= 0x20
     log.write_bytes(data)
     report = Report()
     with open_store(root) as view, MessageStore(tmp_path / "into") as store:

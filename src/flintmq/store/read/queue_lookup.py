@@ -45,7 +45,7 @@ QUEUES_KEPT = 4096  # listings of queue directories that are cached
 BLOCK = 512  # units of a plain queue that are read and kept at once
 BLOCKS_KEPT = 256  # 2.5 MiB
 MOST_NAMED = 20  # queues in a note
-OTHER_QUEUE = "a unit of a queue leads here, and the record is of another queue"
+OTHER_PLACE = "a unit of a queue leads here, and the record names another place"
 NO_UNITS = "its files lack records of the log"
 
 
@@ -299,21 +299,23 @@ class QueueLookup:
     def lost_units(self, name: QueueName, begin: int, stop: int) -> Iterator[Damage]:
         """Yield the places of damaged and missing records of the units in [begin, stop).
 
-        A record that names another queue is damaged, too: no checksum covers its topic. After an unclean stop the unit
-        may be the one that is wrong, left over from records that others have replaced.
+        A record that names another place is damaged, too: no checksum covers its topic, queue id and queue offset.
+        After an unclean stop the unit may be what is wrong, left over from records that others have replaced.
         """
         units = self.units(name)
         first, end = max(units.number_of(begin), units.first), units.end()
         if begin >= stop or first >= end:
             return
-        for _, unit in units.units(first, min(units.number_of(stop - 1) + 1, end)):
+        for number, unit in units.units(first, min(units.number_of(stop - 1) + 1, end)):
             if UnitQueue.points_to_record(unit):
                 at = unit.physical_offset
                 lost = self._lost.at(at, unit.size)
                 if lost is not None:
                     yield lost
-                elif self.snapshot.facts.clean and self._record(unit) and self._stands(name, unit)[0] is None:
-                    yield Damage(*self.snapshot.log.path_at(at), at, unit.size, OTHER_QUEUE, DamageKind.RECORD)
+                elif self.snapshot.facts.clean and self._record(unit):
+                    message, stands_at, _ = self._stands(name, unit)
+                    if message is None or stands_at != units.span(number, unit)[0]:
+                        yield Damage(*self.snapshot.log.path_at(at), at, unit.size, OTHER_PLACE, DamageKind.RECORD)
 
     def report_lost(self, name: QueueName, begin: int, stop: int, report: Report) -> None:
         """Report the losses among offsets [begin, stop) of a queue, none of which can be read.
