@@ -9,7 +9,9 @@ import pytest
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import LostLogError, MessageNotFoundError
+from flintmq.forensics.salvage.in_place import plan_in_place
 from flintmq.forensics.topic_tail import TopicTail
+from flintmq.forensics.verify.run import verify
 from flintmq.format.consume_queue import UNIT_SIZE
 from flintmq.message import Message
 from flintmq.store.commitlog.report import DamageKind, Report
@@ -214,3 +216,18 @@ def test_a_configured_queue_without_files(golden, tmp_path: Path) -> None:  # ty
             view.get("Idle", 2, 0)
         with pytest.raises(MessageNotFoundError, match="configured and has no queue files"):
             TopicTail(view, "Idle")
+
+
+def test_a_unit_that_salvage_led_to_the_next_message_is_no_damage(tmp_path: Path):
+    with open_small(tmp_path) as store:
+        lost = [store.put(Message("T", b"body %d" % n)).physical_offset for n in range(9)][4]
+        assert store.wait_dispatched(10)
+    hurt_body(tmp_path, lost)
+    config = StoreConfig.from_keys(KEYS)
+    with plan_in_place(str(tmp_path), config) as mending:
+        mending.carry_out()
+    assert not verify(str(tmp_path), config).defects
+    report = Report()
+    with open_store(tmp_path) as view:
+        found = [message.body for message in view.read("T", 0, 0, 20, report=report)]
+    assert found == [b"body %d" % n for n in range(9) if n != 4] and not report.damage_count

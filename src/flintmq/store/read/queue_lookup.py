@@ -306,7 +306,7 @@ class QueueLookup:
         first, end = max(units.number_of(begin), units.first), units.end()
         if begin >= stop or first >= end:
             return
-        for number, unit in units.units(first, min(units.number_of(stop - 1) + 1, end)):
+        for _, unit in units.units(first, min(units.number_of(stop - 1) + 1, end)):
             if UnitQueue.points_to_record(unit):
                 at = unit.physical_offset
                 lost = self._lost.at(at, unit.size)
@@ -314,7 +314,8 @@ class QueueLookup:
                     yield lost
                 elif self.snapshot.facts.clean and self._record(unit):
                     message, stands_at, _ = self._stands(name, unit)
-                    if message is None or stands_at != units.span(number, unit)[0]:
+                    own = None if message is None else units.unit(units.number_of(stands_at))
+                    if own is None or own.physical_offset != at:  # salvage has a lost one's lead to the next message
                         yield Damage(*self.snapshot.log.path_at(at), at, unit.size, OTHER_PLACE, DamageKind.RECORD)
 
     def report_lost(self, name: QueueName, begin: int, stop: int, report: Report) -> None:
