@@ -1,6 +1,8 @@
 """Verify in the background: its progress, its findings, its stop."""
 
+import html
 import json
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -53,6 +55,18 @@ def test_a_finding_has_its_bytes_and_its_mend(ask: Asker, run: Run, tmp_path: Pa
         found = client.get(f"/0/finding?number={number}")
         assert found.status_code == 200 and defect.code in found.text
     assert client.get(f"/0/finding?number={len(defects)}").status_code == 404
+
+
+def test_a_lost_unit_leads_to_its_place_in_the_queue_and_to_its_message(ask: Asker, damaged: Path):
+    client = ask(damaged)
+    check(client)
+    codes = [one.code for one in client.ui.checks[0].findings.defects]
+    page = client.get(f"/0/finding?number={codes.index('unit-missing')}").text
+    link = re.search(r'href="(/0/queue[^"]+)">The queue from there on', page)
+    assert link is not None and "offset=40" in link[1]
+    assert "consumers pass over it" in client.get(html.unescape(link[1])).text
+    page = client.get("/0/message?topic=Orders&queue=0&offset=40").text
+    assert "stored, and passed over" in page and "<b>delivered</b>" not in page
 
 
 def test_a_running_check_shows_how_far_it_is_and_stops(ask: Asker, tmp_path: Path, monkeypatch):

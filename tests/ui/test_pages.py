@@ -388,6 +388,38 @@ def test_retention_leads_to_the_first_unread_message(ask: Asker, tmp_path: Path,
     assert link is not None and " / 5 " in rows_of(client.get(html.unescape(link[1])).text)[1]
 
 
+def test_what_a_group_never_read_is_said(ask: Asker, tmp_path: Path):
+    root = tmp_path / "store"
+    with MessageStore(root, config={**SMALL, "mappedFileSizeCommitLog": 4096}) as store:
+        for number in range(60):
+            store.put(Message("T", bytes(200), keys=f"k{number}"))
+    written = {"offsetTable": {"T@late": {"0": 3}, "T@all": {"0": 60}}}
+    (root / "config" / "consumerOffset.json").write_text(json.dumps(written))
+    min((root / "commitlog").iterdir()).unlink()
+    with open_store(root) as view:
+        gone = view.bounds("T", 0)[0] - 3
+    assert gone > 5
+    client = ask(root)
+    assert f"{gone} messages were deleted before group late had read them" in client.get("/").text
+    for place in ("/0/groups", "/0/group?name=late"):
+        assert client.get(place).text.count(f"{gone} gone unread") == 1
+    assert "gone unread" not in client.get("/0/group?name=all").text
+
+
+def test_a_message_of_a_topic_that_was_made_again_is_where_its_link_leads(ask: Asker, tmp_path: Path):
+    with MessageStore(tmp_path / "store", config=SMALL) as store:
+        at = [store.put(Message("T", b"before %d" % n)).physical_offset for n in range(3)][1]
+        store.delete_topic("T")
+        store.create_topic("T", 1)
+        for n in range(3):
+            store.put(Message("T", b"after %d" % n))
+    client = ask(tmp_path / "store")
+    for place, body in ((f"&at={at}", "before 1"), ("", "after 1")):
+        page = client.get(f"/0/message?topic=T&queue=0&offset=1{place}")
+        assert page.status_code == 200 and body in page.text
+    assert client.get(f"/0/message?topic=T&queue=0&offset=2&at={at}").status_code == 404
+
+
 def test_groups_say_when_their_offsets_were_written(ask: Asker, shop: Path, tmp_path: Path):
     root = Path(shutil.copytree(shop, tmp_path / "store"))
     os.utime(root / "config" / "consumerOffset.json", (0, 1_700_000_000))

@@ -43,6 +43,17 @@ def test_a_key_is_found_by_the_index_and_once(ask: Asker, shop: Path):
     assert isinstance(found[-1], search.SearchEnding) and found[-1].whole and "1 message found" in found[-1].text
 
 
+def test_the_json_of_a_search_has_what_its_page_finds(ask: Asker, tmp_path: Path):
+    with MessageStore(tmp_path / "store", config=SMALL) as store:
+        for keys, body in (("carla", b"of carla"), ("other", b"to carla"), ("carla", b"alone"), ("x", b"y")):
+            store.put(Message("T", body, keys=keys))
+    client = ask(tmp_path / "store")
+    shown = [hit.message.queue_offset for hit in hits(client, q="carla") if isinstance(hit, search.Hit)]
+    lines = client.get("/search?q=carla&format=json").text.splitlines()
+    assert sorted(json.loads(line)["queue_offset"] for line in lines) == sorted(shown) == [0, 1, 2]
+    assert len(client.get("/search?q=carla&limit=2&format=json").text.splitlines()) == 2
+
+
 def test_ids_of_three_kinds(ask: Asker, tmp_path: Path):
     with MessageStore(tmp_path / "store", config=SMALL) as store:
         store.put(Message("T", b"first", keys="k"))

@@ -97,6 +97,11 @@ class OffsetSummary:
     max_offset: int  # queue offset after the last message
     lag: int  # messages still to consume
 
+    @property
+    def gone(self) -> int:
+        """Messages that were deleted before the group had consumed them."""
+        return max(self.max_offset - self.lag - max(self.offset, 0), 0)
+
 
 @dataclass(frozen=True, slots=True)
 class GroupSummary:

@@ -11,10 +11,14 @@ from flintmq.cli.commands.verify import json_lines
 from flintmq.cli.output import dumps
 from flintmq.errors import MessageNotFoundError
 from flintmq.forensics.verify.codes import mend
-from flintmq.forensics.verify.findings import Findings
+from flintmq.forensics.verify.findings import Defect, Findings
 from flintmq.forensics.verify.run import Verification, verify
+from flintmq.format.consume_queue import UNIT_SIZE
+from flintmq.store.layout import directories
+from flintmq.store.layout.directories import find_root
 from flintmq.ui.asked import Ask
 from flintmq.ui.background import AGAIN_S, BackgroundCheck, acted
+from flintmq.ui.links import link
 from flintmq.ui.messages import explained
 from flintmq.ui.page import UiPage, shell_word
 from flintmq.ui.stores import OpenStore
@@ -39,6 +43,7 @@ class StoreCheck(BackgroundCheck[Verification]):
 
 def health(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
     assert one is not None
+    find_root(one.path, one.config, one.effects)  # a store that is gone has no findings
     check = ui.checks.get(one.number)
     running = check is not None and check.running
     words = {
@@ -71,10 +76,19 @@ def finding(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
     defect = check.findings.defects[number]
     page = explained(one, defect.file, defect.position)
     page.tab = "health"
-    page.words["defect"] = defect
+    page.words |= {"defect": defect, "in_queue": _in_queue(one, defect)}
     command = shlex.split(mend(defect.code, one.path))
     page.mend = command[1:] if command[0] == "flintmq" else ()
     return page
+
+
+def _in_queue(one: OpenStore, defect: Defect) -> str:
+    """Return the address of the messages at a defect in a file of a plain queue; empty for others."""
+    *_, kind, topic, queue, file = ["", "", *defect.file.split("/")]
+    if kind != directories.QUEUES or defect.position is None or not (queue.isdecimal() and file.isdecimal()):
+        return ""
+    offset = (int(file) + defect.position) // UNIT_SIZE
+    return link(one.number, "queue", topic=topic, queue=queue, offset=offset)
 
 
 def _mend(ui: Ui, one: OpenStore, code: str) -> str:

@@ -165,7 +165,10 @@ def _found(one: OpenStore, view: StoreView, ask: Ask) -> StoredMessage:
         ):  # fmt: skip
             return stored  # in no queue: a half message, or one whose unit is lost
         raise _nearest(one, view, error, topic, queue, offset) from None
-    if at >= 0 and found.physical_offset != at and _at(view, at) != found:
+    if at >= 0 and found.physical_offset != at:
+        stored = _at(view, at)
+        if stored is not None and (stored.topic, stored.queue_id, stored.queue_offset) == (topic, queue, offset):
+            return stored  # of a topic that was deleted and made again
         text = f"topic {short(topic)}, queue {queue}, offset {offset}: {NOT_HERE}the message there is another one now"
         raise Nearest(text, "the message that is there", message_link(one.number, found))
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -119,6 +120,9 @@ def _attention(ui: Ui, look: Look) -> Iterator[Attention]:
     if content.damaged:
         yield Attention(0, one, "log files are missing, or the log's end is damaged", "health")
     yield from _retention(one, figures)
+    gone = Counter({group.name: sum(at.gone for at in group.offsets) for group in content.groups})
+    for name, count in (+gone).most_common(NOTES_SHOWN):
+        yield Attention(1, one, f"{count:,} messages were deleted before group {name} had read them", "groups")
     if figures.copy is not None and not figures.copy.connected:
         yield Attention(1, one, "the copy has no connection to its master")
     if not content.clean and not content.live:

@@ -201,16 +201,23 @@ def search(ui: Ui, _: OpenStore | None, ask: Ask) -> UiPage:
 
 
 def _all(wanted: SearchWords, one: OpenStore) -> Iterator[Iterator[tuple[StoredMessage, bytes]]]:
-    """Yield what the first of the named commands prints, by pieces of the log."""
-    end = time.monotonic() + SECONDS
+    """Yield what the named commands print, each message once, by pieces of the log."""
+    end, seen = time.monotonic() + SECONDS, set[int]()
 
     def watch(done: int, total: int) -> None:
         if time.monotonic() > end:
             raise UsageError(f"it takes over {SECONDS:.0f} s; run the command, or give a topic or a time")
 
-    selection = wanted.selection(wanted.passes[0])
-    bodies = Bodies(wanted.unpack)
-    yield from MessageScan(one.path, selection, one.config, bodies, True, watch, begin=wanted.begin).by_piece()
+    def new(found: Iterator[tuple[StoredMessage, bytes]]) -> Iterator[tuple[StoredMessage, bytes]]:
+        for message, body in found:
+            if message.physical_offset not in seen:
+                seen.add(message.physical_offset)
+                yield message, body
+
+    for how in wanted.passes:
+        bodies, begin = Bodies(wanted.unpack), wanted.begin
+        scan = MessageScan(one.path, wanted.selection(how), one.config, bodies, True, watch, begin=begin)
+        yield from map(new, scan.by_piece())
 
 
 def _watched(ui: Ui, wanted: SearchWords, stores: Sequence[OpenStore]) -> Iterator[Found]:
