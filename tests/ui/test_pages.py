@@ -420,6 +420,16 @@ def test_a_message_of_a_topic_that_was_made_again_is_where_its_link_leads(ask: A
     assert client.get(f"/0/message?topic=T&queue=0&offset=2&at={at}").status_code == 404
 
 
+def test_groups_say_that_their_offsets_cannot_be_read(ask: Asker, shop: Path, tmp_path: Path):
+    root = Path(shutil.copytree(shop, tmp_path / "store"))
+    file = root / "config" / "consumerOffset.json"
+    file.write_bytes(file.read_bytes()[:20])
+    (root / "config" / "consumerOffset.json.bak").unlink(missing_ok=True)
+    for store, said in ((root, True), (shop, False)):
+        page = ask(store).get("/0/groups").text
+        assert ("how far groups are is not known" in page) is said and ("consumerOffset.json" in page) is said
+
+
 def test_groups_say_when_their_offsets_were_written(ask: Asker, shop: Path, tmp_path: Path):
     root = Path(shutil.copytree(shop, tmp_path / "store"))
     os.utime(root / "config" / "consumerOffset.json", (0, 1_700_000_000))

@@ -52,6 +52,8 @@ def test_the_json_of_a_search_has_what_its_page_finds(ask: Asker, tmp_path: Path
     lines = client.get("/search?q=carla&format=json").text.splitlines()
     assert sorted(json.loads(line)["queue_offset"] for line in lines) == sorted(shown) == [0, 1, 2]
     assert len(client.get("/search?q=carla&limit=2&format=json").text.splitlines()) == 2
+    for odd, count in (("q=+carla+&limit=0", 1), ("since=0", 4), ("q=", 0)):
+        assert len(client.get(f"/search?{odd}&format=json").text.splitlines()) == count, odd
 
 
 def test_ids_of_three_kinds(ask: Asker, tmp_path: Path):

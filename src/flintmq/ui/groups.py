@@ -38,6 +38,7 @@ def groups(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
         "goes": _goes(figures),
         "at_ms": figures.at_ms,
         "written_ms": _written_ms(one),
+        "problems": _problems(figures),
         "q": text,
         "most": GROUPS_SHOWN,
     }
@@ -58,9 +59,15 @@ def group(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
         "goes": {topic: count for (of, topic), count in _unread(figures).items() if of == name},
         "at_ms": figures.at_ms,
         "written_ms": _written_ms(one),
+        "problems": _problems(figures),
         "most": QUEUES_SHOWN,
     }
     return UiPage("group.html", name, words, ["inspect", one.path], inspect_lines([one]), tab="groups", store=one)
+
+
+def _problems(figures: StoreFigures) -> list[str]:
+    """Return what keeps the offsets of groups from being known."""
+    return [problem.text for problem in figures.snapshot.broker.problems_of(OFFSETS, LMQ_OFFSETS)]
 
 
 def _written_ms(one: OpenStore) -> int | None:

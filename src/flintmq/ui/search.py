@@ -119,10 +119,10 @@ class SearchWords:
         since, until = ask.time("since"), ask.time("until")
         if since is not None and until is not None and since >= until:
             raise UsageError("since is not before until; no time is between them")
-        q = ask.text("q")
+        q = ask.text("q") if how == "text" else ask.text("q").strip()  # pasted with the spaces around it
         if how == "property" and q:
             parse_property("property", q)
-        limit = ask.number("limit", HITS, MOST_HITS)
+        limit = max(ask.number("limit", HITS, MOST_HITS), 1)
         return SearchWords(
             q, how, ask.text("topic"), ask.text("tag"), since, until, limit, bool(ask.text("unpack")),
             ask.text("store"), ask.number("begin"),
@@ -130,7 +130,7 @@ class SearchWords:
 
     @property
     def empty(self) -> bool:
-        return not (self.q or self.topic or self.tag or self.since or self.until)
+        return not (self.q or self.topic or self.tag or self.begin) and self.since is None and self.until is None
 
     @property
     def is_id(self) -> bool:
@@ -165,7 +165,7 @@ class SearchWords:
         found += [*option("--topic", self.topic), *option("--tag", self.tag)]
         found += [*option("--since", self.since), *option("--until", self.until)]
         found += option("--from-offset", self.begin or "")
-        return [*found, "--limit", str(self.limit), *(["--decompress"] if self.unpack else [])]
+        return [*found, "--skip-damage", "--limit", str(self.limit), *(["--decompress"] if self.unpack else [])]
 
 
 def search(ui: Ui, _: OpenStore | None, ask: Ask) -> UiPage:
