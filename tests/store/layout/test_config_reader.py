@@ -193,3 +193,12 @@ def test_missing_offsets_are_told_where_the_store_had_some(tmp_path, there, miss
             path.mkdir()
     found = read_config(str(tmp_path)).problems
     assert [os.path.basename(one.file) for one in found if one.reason == "the file is missing"] == missing
+
+
+def test_a_config_that_is_a_link_to_nowhere_is_told_of_any_store(tmp_path):
+    (tmp_path / "flintmq.mark").touch()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "config").symlink_to(tmp_path / "elsewhere")
+    assert not read_config(str(tmp_path)).problems
+    (tmp_path / "elsewhere").rmdir()  # such as a disk that is not mounted
+    assert [os.path.basename(one.file) for one in read_config(str(tmp_path)).problems] == ["consumerOffset.json"]

@@ -154,10 +154,13 @@ def _missing_offsets(root: str, effects: Effects, reader: ConfigReader) -> Itera
         path = os.path.join(root, *names)
         return effects.is_dir(path) or effects.size(path) is not None
 
-    if is_there(flintmq_mark.FILE_NAME) and (TOPICS in known or is_there("abort")):
+    is_unmounted = os.path.islink(reader.folder) and not os.path.exists(reader.folder)
+    if not is_unmounted and is_there(flintmq_mark.FILE_NAME) and (TOPICS in known or is_there("abort")):
         return
     missing = [DELAYS] if DELAYS not in known and is_there(directories.QUEUES, SCHEDULE_TOPIC) else []
-    if not known & {OFFSETS, LMQ_OFFSETS} and (GROUPS in found or is_there(directories.QUEUES, OUTCOME_TOPIC)):
+    if not known & {OFFSETS, LMQ_OFFSETS} and (
+        is_unmounted or GROUPS in found or is_there(directories.QUEUES, OUTCOME_TOPIC)
+    ):
         rocksdb = directories.in_rocksdb(root, effects)
         missing += [OFFSETS] if rocksdb.keys().isdisjoint(directories.OFFSETS_IN_ROCKSDB) else []
     for name in missing:
