@@ -69,6 +69,17 @@ def test_a_lost_unit_leads_to_its_place_in_the_queue_and_to_its_message(ask: Ask
     assert "stored, and passed over" in page and "<b>delivered</b>" not in page
 
 
+def test_a_check_that_was_stopped_does_not_hide_what_a_whole_one_found(ask: Asker, damaged: Path, monkeypatch):
+    client = ask(damaged)
+    check(client)
+    count = client.ui.checks[0].findings.defect_count
+    real = health.verify
+    monkeypatch.setattr(health, "verify", lambda *words, stop, **more: real(*words, stop=lambda: True, **more))
+    check(client)
+    assert client.ui.checks[0].found.stopped is not None and count == 2
+    assert "found 2 defects" in client.get("/0/health").text and "the check found 2 defects" in client.get("/").text
+
+
 def test_a_running_check_shows_how_far_it_is_and_stops(ask: Asker, tmp_path: Path, monkeypatch):
     root = tmp_path / "store"
     with MessageStore(root, config=SMALL) as store:

@@ -33,9 +33,15 @@ NOT_BEGUN = {"kind": "progress", "running": False, "done": 0, "total": 0}
 class StoreCheck(BackgroundCheck[Verification]):
     """One verification of a store."""
 
-    def __init__(self, one: OpenStore) -> None:
+    def __init__(self, one: OpenStore, before: StoreCheck | None) -> None:
         self.one, self.findings = one, Findings()
+        self.whole_before = None if before is None else before.last_whole
         super().__init__()
+
+    @property
+    def last_whole(self) -> StoreCheck | None:
+        """The last check that read all: a later one that was stopped, or still runs, does not take its place."""
+        return self if self.found is not None and self.found.stopped is None else self.whole_before
 
     def work(self) -> Verification:
         return verify(self.one.path, self.one.config, self.note, stop=self.stop.is_set, findings=self.findings)
@@ -102,6 +108,6 @@ def act(ui: Ui, one: OpenStore, action: str) -> None:
 
     Raises UsageError: as acted.
     """
-    check = acted(action, ui.checks.get(one.number), partial(StoreCheck, one), ui.all_checks)
+    check = acted(action, ui.checks.get(one.number), partial(StoreCheck, one, ui.checks.get(one.number)), ui.all_checks)
     if check is not None:
         ui.checks[one.number] = check

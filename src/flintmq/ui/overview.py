@@ -114,8 +114,8 @@ def _attention(ui: Ui, look: Look) -> Iterator[Attention]:
         yield Attention(0, one, f"it cannot be read: {look.error}")
         return
     content, check = figures.content, ui.checks.get(one.number)
-    if check is not None and check.findings.defect_count:
-        count = check.findings.defect_count
+    checks = [] if check is None else [check, *([check.last_whole] if check.last_whole else [])]
+    if count := max((found.findings.defect_count for found in checks), default=0):
         yield Attention(0, one, f"the check found {count:,} defect{'s' * (count != 1)}", "health")
     if content.damaged:
         yield Attention(0, one, "log files are missing, or the log's end is damaged", "health")
