@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 COMMANDS: Final = {
-    "inspect": ("commands.inspect", "Summarize the content of a store, or of several."),
+    "inspect": ("commands.inspect", "Summarize the content of a store, or of several, or of a table of exports."),
     "metrics": ("live.metrics", "Show figures of stores as Prometheus text."),
     "ui": ("commands.ui", "Show stores as web pages: messages, search, lag, health."),
     "explain": ("commands.explain", "Explain any file of a store, byte by byte."),

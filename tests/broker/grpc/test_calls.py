@@ -795,6 +795,7 @@ def test_bodies_that_a_client_of_remoting_compressed(broker: Broker, talk: Talk,
         (zlib.compress(b"z" * 99), 0x301),
     ):
         assert producer_.ask(310, send("T", 0, f"UNIQ_KEY\x01{flag}\x02", sys_flag=flag), body).code == 0
+    assert stored(broker).wait_dispatched(10)
     found = [(one.body, one.system_properties.body_encoding) for one in given(client.receive(receiving()))]
     assert found == [
         (b"text" * 50, wire.IDENTITY), (zipped, wire.GZIP), (b"broken", wire.GZIP), (b"z" * 99, wire.IDENTITY),

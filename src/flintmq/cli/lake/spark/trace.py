@@ -10,12 +10,12 @@ from flintmq.cli.lake.spark_job import spark_job
 from flintmq.cli.options import (
     JsonOption,
     MasterOption,
-    OutOption,
     SetOption,
     SkipDamageOption,
     StoresArgument,
     broker_conf_option,
     examples,
+    out_option,
     topics_option,
 )
 from flintmq.cli.output import output
@@ -32,7 +32,7 @@ EPILOG = examples(
 
 def command(
     stores: StoresArgument,
-    out: OutOption,
+    out: Annotated[str, out_option("A new directory, for the table.", old=())],
     topic: Annotated[list[str] | None, topics_option("All messages of this topic. May be repeated.")] = None,
     config: Annotated[str | None, broker_conf_option("The broker's broker.conf: it says when logs expire.")] = None,
     skip_damage: SkipDamageOption = False,
