@@ -16,6 +16,7 @@ from flintmq.format.consume_queue import UNIT_SIZE
 from flintmq.message import Message
 from flintmq.store.commitlog.report import DamageKind, Report
 from flintmq.store.commitlog.snapshot import Snapshot
+from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.read import queue_lookup
 from flintmq.store.read.lost_records import MISSING, SHORT, LostRecords
 from flintmq.store.read.queue_lookup import QueueLookup
@@ -231,3 +232,17 @@ def test_a_unit_that_salvage_led_to_the_next_message_is_no_damage(tmp_path: Path
     with open_store(tmp_path) as view:
         found = [message.body for message in view.read("T", 0, 0, 20, report=report)]
     assert found == [b"body %d" % n for n in range(9) if n != 4] and not report.damage_count
+
+
+def test_a_queue_whose_messages_have_expired_costs_no_search_of_the_log(tmp_path: Path, monkeypatch):
+    """Idle topics are many, and logs long."""
+    with open_small(tmp_path, mappedFileSizeCommitLog=4096) as store:
+        for topic, count in (("Old", 3), ("New", 57)):
+            for n in range(count):
+                store.put(Message(topic, b"%d" % n * 100))
+        assert store.wait_dispatched(10)
+    min((tmp_path / "commitlog").iterdir()).unlink()
+    monkeypatch.setattr(queue_lookup, "find_from", lambda *words: pytest.fail("the log is searched"))
+    with open_store(tmp_path) as view:
+        assert view.bounds("Old", 0) == (3, 3)
+        assert [view._now.lost_outside(QueueName(topic, 0)) for topic in ("Old", "New")] == [None, None]

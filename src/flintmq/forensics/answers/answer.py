@@ -65,7 +65,7 @@ class Answer(Tabular, Generic[Row]):
             self.lost(f"{error.file}, position {error.position}: {error.reason}; run `flintmq verify`")
 
 
-def each_store(
+def each_view(
     members: Sequence[Member], config: StoreConfig | None, answer: Answer[Any]
 ) -> Iterator[tuple[Member, StoreView]]:
     """Yield each store, opened, and note what its log lacks once its rows are there."""

@@ -9,7 +9,7 @@ from flintmq.cluster.member import Member
 from flintmq.config.keys import StoreConfig
 from flintmq.config.text import short
 from flintmq.errors import MessageNotFoundError, UsageError
-from flintmq.forensics.answers.answer import Answer, each_store, member_words
+from flintmq.forensics.answers.answer import Answer, each_view, member_words
 from flintmq.forensics.answers.steps import MessageStep, StepKind, step_of
 from flintmq.forensics.topic_tail import TopicTail
 from flintmq.format import config_json
@@ -75,7 +75,7 @@ def dead(
         NotAStoreError, StoreAccessError: as open_store.
     """
     answer, known = Answer[DeadMessage](DeadMessage), set[str]()
-    for member, view in each_store(members, config, answer):
+    for member, view in each_view(members, config, answer):
         known |= {*view.broker.groups, *(group for _, group in view.broker.consumer_offsets)}
         kinds = (DEAD, RETRY) if retries else (DEAD,)
         for name in view._now.without_files():

@@ -14,7 +14,7 @@ from typing import Final
 
 from flintmq.cluster.member import Member
 from flintmq.config.keys import I64_MAX, StoreConfig
-from flintmq.forensics.answers.answer import Answer, each_store, member_words
+from flintmq.forensics.answers.answer import Answer, each_view, member_words
 from flintmq.forensics.answers.collect import SEARCHED_MAX, TraceAsked, searched_bytes
 from flintmq.forensics.answers.reading import outcomes, queue_messages, report_outside
 from flintmq.forensics.answers.steps import TRANSACTION
@@ -78,7 +78,7 @@ def halves(
         NotAStoreError, StoreAccessError: as open_store.
     """
     answer = Answer[HalfMessage](HalfMessage)
-    for member, view in each_store(members, config, answer):
+    for member, view in each_view(members, config, answer):
         seen = Counter[str]()
         for state, half in _unended(view, answer):
             name = "given up" if state == GIVEN_UP else "open"

@@ -71,7 +71,7 @@ class _Ledger:
         for row in rows:
             self.done.update(row["sent"])
             self.end = max(self.end, row["end"])
-        if rows and (why := self._why_lost(rows[-1]["anchor"])):
+        if why := self._why_lost(next((row["anchor"] for row in reversed(rows) if row["anchor"]), None)):
             raise UsageError(
                 f"{path}: what it says was sent is not in {store.root}: {why}; bring that log back, or name a ledger "
                 "that is not there yet, and what is not in the log is sent again"

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from flintmq.cluster.member import Member
 from flintmq.config.keys import I64_MAX, StoreConfig
-from flintmq.forensics.answers.answer import Answer, each_store, member_words
+from flintmq.forensics.answers.answer import Answer, each_view, member_words
 from flintmq.forensics.answers.reading import queue_messages
 from flintmq.forensics.answers.steps import DELAY, TIMER, MessageStep, step_of
 from flintmq.format import properties
@@ -83,7 +83,7 @@ def timers(
         NotAStoreError, StoreAccessError: as open_store.
     """
     answer = Answer[WaitingMessage](WaitingMessage)
-    for member, view in each_store(members, config, answer):
+    for member, view in each_view(members, config, answer):
         most = None if limit is None else limit + 1
         found = heapq.merge(_delayed(view, most, answer), _timed(view, most, answer), key=_moment)
         steps = [_read(view, one) for one in islice(found, limit)]

@@ -421,7 +421,7 @@ class QueueLookup:
         units, (_, end, begin) = self.units(name), self.file_bounds(name)
         width = units.layout.size
         room = sum(units.files[-1][1:]) - units.end() * width if units.files else 0
-        if not thorough or (begin and room >= width and self._claimed.get(name, 0) <= end):
+        if not thorough or (end and room >= width and self._claimed.get(name, 0) <= end):
             with self._lock:
                 last = self._last_map.bounds(name)
                 found = None if last is None else self._last_map.find(log, name, last[1] - 1)
