@@ -1,10 +1,7 @@
 """Scans print what they printed before their lines and their search became kernels; all of it: labs/same_output.py."""
 
-import pytest
-
 from labs.same_output import EXPECTED, FEW, digest
 
 
-@pytest.mark.turn(2, of=["src/flintmq/cli/", "src/flintmq/kernels/read/"])
 def test_scans_print_what_they_printed() -> None:
     assert digest(FEW) == EXPECTED[FEW]

@@ -36,6 +36,8 @@ def test_slow_gets_beside_puts_leave_every_file_to_be_closed(
 ):
     """Threads that view one map at the same time each have a view of their own, so none is counted wrongly."""
     monkeypatch.setenv("FLINTMQ_PUT_LOCK", own_lock)
+    between = sys.getswitchinterval()
+    sys.setswitchinterval(0.0001)  # a put of uncompiled kernels would wait 5 ms for each of its turns
     wrong: list[object] = []
     done = threading.Event()
     with open_small(tmp_path, flushDiskType="SYNC_FLUSH") as store:
@@ -55,7 +57,10 @@ def test_slow_gets_beside_puts_leave_every_file_to_be_closed(
                     at = one.queue_offset + 1
                 at = at if at % 7 else 0
 
-        at_once(put, get, get)
+        try:
+            at_once(put, get, get)
+        finally:
+            sys.setswitchinterval(between)
         assert store.wait_dispatched(10)
         files = store._parts.files.files
     assert wrong == []

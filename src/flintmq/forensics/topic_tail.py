@@ -42,7 +42,7 @@ def check_end(view: StoreView) -> None:
 
 def must_have(view: StoreView, topics: Iterable[str]) -> None:
     for topic in topics:
-        if topic not in view.broker.topics and not view.queues(topic):
+        if topic not in view.configured_topics and not view.queues(topic):
             check_end(view)
             raise MessageNotFoundError(f"topic {short(topic)}: {no_such_topic(view.topics())}")
 
@@ -114,7 +114,7 @@ class TopicTail:
         there = [info.queue_id for info in self.view.queues(self.topic)]
         if there:
             return f"none of these queues has a message; its queues are {', '.join(map(str, there[:32]))}"
-        return NO_FILES if self.topic in self.view.broker.topics else no_such_topic(self.view.topics())
+        return NO_FILES if self.topic in self.view.configured_topics else no_such_topic(self.view.topics())
 
     def last(self, count: int) -> list[StoredMessage]:
         """Return the newest `count` messages, or fewer if LOOKED_BACK messages do not hold as many."""

@@ -29,7 +29,7 @@ from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.resync import first_record
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.commitlog.walk import ACCESS, DELETED, LogWalk
-from flintmq.store.layout.config_reader import BrokerConfig
+from flintmq.store.layout.config_reader import TOPICS, BrokerConfig, ConfigProblem, TopicConfig
 from flintmq.store.layout.given_sizes import open_root
 from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.read.answer import Pull, Wanted, filtered
@@ -158,9 +158,22 @@ class StoreView(Tabular):
         Of files that cannot be used the log says what is used instead.
         """
         found = self._now.snapshot.broker
-        for problem in found.problems:
-            self._warn(problem.text)
+        self._warn_of(found.problems)
         return found
+
+    @property
+    def configured_topics(self) -> Mapping[str, TopicConfig]:
+        """Topics that config/topics.json names.
+
+        If that file cannot be used the log says what is used instead.
+        """
+        found = self._now.snapshot.broker
+        self._warn_of(found.problems_of(TOPICS))
+        return found.topics
+
+    def _warn_of(self, problems: Iterable[ConfigProblem]) -> None:
+        for problem in problems:
+            self._warn(problem.text)
 
     def _warn(self, text: str) -> None:
         """Log a warning once in the life of the view."""

@@ -66,7 +66,7 @@ class ViewSource:
         return self._now().queues
 
     def topics(self) -> set[str]:
-        return {*self.view.topics(), *self.view.broker.topics}
+        return {*self.view.topics(), *self.view.configured_topics}
 
     def bounds(self, queue_id: int) -> tuple[int, int]:
         return self._now().bounds.get(queue_id, (0, 0))

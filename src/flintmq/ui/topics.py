@@ -170,7 +170,7 @@ def is_in_queue(view: StoreView, message: StoredMessage) -> bool:
 def _queues(one: OpenStore, view: StoreView, topic: str) -> list[QueueInfo]:
     """Return the queues of a topic; of one that is unknown say which name is near."""
     queues = view.queues(topic)
-    if not queues and topic not in view.broker.topics:
+    if not queues and topic not in view.configured_topics:
         try:
             view.read_log_of(topic)
             must_have(view, [topic])
