@@ -16,8 +16,9 @@ from tests.sim.run import GEOMETRY, STORE
 from tests.sim.states import Uncertain
 
 SECOND, PER_CUT = 1000, 2
-KEYS = GEOMETRY | {"fileReservedTime": 72, "mappedFileSizeTimerLog": 3 * 52 + 16, "timerRollWindowSlot": 8}
-# Number -> seconds that it waits: some for the same moment, one so long that it is stored once more.
+STOPS_S = 0, 4, 30  # between a cut and the next start: the next round, or the message's own time, is over then
+KEYS = GEOMETRY | {"fileReservedTime": 72, "mappedFileSizeTimerLog": 3 * 52 + 16, "timerRollWindowSlot": 3}
+# Number -> seconds that it waits: some for the same moment; three so long that they are stored once more amid the cuts.
 WAITS = {0: 1, 1: 1, 2: 2, 3: 2, 4: 3, 5: 20, 6: 4, 7: 6}
 RECALLED = 7
 
@@ -60,10 +61,10 @@ class Judge:
         chance = random.Random(self.disk.calls)
         uncertain = Uncertain.of(self.disk)
         for image in (self.disk.shown(), *map(uncertain.image, uncertain.choose(PER_CUT, chance))):
-            self._judge(SimDisk(1, self.disk.model, image, watched=False))
+            self._judge(SimDisk(1, self.disk.model, image, watched=False), chance.choice(STOPS_S))
 
-    def _judge(self, disk: SimDisk) -> None:
-        disk.clock = self.disk.clock
+    def _judge(self, disk: SimDisk, stop_s: int) -> None:
+        disk.clock = self.disk.clock + stop_s * SECOND
         store = opened(disk, self.flush)
         timers = store._parts.housekeeping.timers
         assert timers is not None
@@ -75,7 +76,7 @@ class Judge:
             step(store)
         check_invariants(store)
         came = Counter(m.keys for m in store if m.topic == "T")
-        where = f"call {self.disk.calls}: {came}"
+        where = f"call {self.disk.calls}, started after {stop_s} s: {came}"
         assert all(count == 1 for count in came.values()), f"twice: {where}"
         assert came.keys() >= self.durable - self.recalled, f"lost: {where}"
         assert not came.keys() & self.recalled, f"recalled: {where}"

@@ -87,12 +87,12 @@ class Timed:
         self.close()
         self.open(**more)
 
-    def killed(self, into: Path) -> Timed:
-        """The store as a kill leaves it now, opened from a copy."""
+    def killed(self, into: Path, clock: int | None = None) -> Timed:
+        """The store as a kill leaves it now, opened from a copy, now or at another time."""
         assert self.store.wait_dispatched(10)
-        shutil.copytree(self.root, into)
+        shutil.copytree(self.root, into, ignore=shutil.ignore_patterns("*.flintmq-new"))  # which may go meanwhile
         assert self.disk.clock is not None
-        return self.stack.enter_context(closing(Timed(into, self.disk.clock, **self.keys)))
+        return self.stack.enter_context(closing(Timed(into, clock or self.disk.clock, **self.keys)))
 
     def check(self) -> timer.TimerCheck:
         return timer.decode_check((self.root / "config/timercheck").read_bytes())
@@ -492,6 +492,34 @@ def test_a_wait_longer_than_the_window_is_stored_once_more(timed: Callable[..., 
         assert two.at(9999) == [b"near"] and two.at(10_000) == [b"near", b"far"]
         rolled = two.messages()[-1].properties
         assert rolled["TIMER_ROLL_TIMES"] == "2" and rolled["TIMER_DELIVER_MS"] == str(NOW + 10_000)
+
+
+@pytest.mark.parametrize("noted", [0, 5000, 10_000])
+@pytest.mark.parametrize("done", range(4))
+def test_a_kill_amid_rounds_and_a_start_at_any_time_after_it(
+    timed: Callable[..., Timed], tmp_path: Path, noted: int, done: int
+):
+    """What was stored once more is neither delivered beside its copy nor taken for it. Two are alike in all."""
+    one = timed(timerRollWindowSlot=4)
+    for n in (1, 1, 2):
+        one.put(b"%d" % n, 11_000, properties={"UNIQ_KEY": str(n)}, born_timestamp=1)
+    for ms in range(0, 12_000, 1000):  # they are stored once more at 5 s, and at 8 or 9 s
+        one.at(ms)
+        if ms == noted:
+            one.timers.save_once()
+        one.disk.clock = NOW + ms + 1000
+        for _ in range(done):
+            one.timers._deliver(1)
+        for start in sorted({ms + 1000, ms + 3000, 9000, 11_000, 15_000}):
+            if start > ms:
+                two = one.killed(tmp_path / f"at-{ms}-{start}", NOW + start)
+                assert sorted(two.at(start)) == ([b"1", b"1", b"2"] if start >= 11_000 else []), (
+                    noted,
+                    done,
+                    ms,
+                    start,
+                )
+                assert sorted(two.at(30_000)) == [b"1", b"1", b"2"], (noted, done, ms, start)
 
 
 @pytest.mark.parametrize("window", [0, 1, 604_741])

@@ -10,6 +10,8 @@ Each once. `timercheck` says a time `read_time`: slots before it are done. It is
 after the log is flushed, so what it calls done is on disk. A kill between a put and this note leaves messages that are
 delivered and seem to wait. So a start looks for them in their own queues, among what was stored since that time, or
 since the first of them was due: copies are compared as a whole, and counted: for each that is found one is left out.
+So is a record that was stored once more for another round, if that copy is in the timer's queue: its slot is not done,
+or its unit is gone (kill, salvage).
 
 Never early. A slot is delivered when the clock of the store is past its end. A clock that is set forward is believed.
 One that is set back delays what is put before it comes to `read_time` again: slots before that time count as done.
@@ -52,6 +54,7 @@ WIDTH = 3  # numbers of an entry
 LEAST_STEP_MS = 10  # between two steps
 _SET_BACK_MS = 60_000  # from which on a clock that is set back is said
 _SPARE_SLOTS = 60  # of a round of the wheel, which a window may not have
+_NONE_AGAIN = 1 << 62  # an offset that no queue has
 _VARIES = frozenset({
     properties.TIMER_ENQUEUE_MS, properties.TIMER_DEQUEUE_MS, properties.REAL_TOPIC, properties.REAL_QID,
     properties.CRC32, properties.WAIT, properties.INNER_MULTI_QUEUE_OFFSET, properties.TIMER_ROLL_TIMES,
@@ -117,6 +120,7 @@ class TimerService:
         self._changed = False  # something was taken or delivered since `timercheck` was written
         self._given: Counter[Hashable] = Counter()  # deliveries that the start found, of messages that seem to wait
         self._given_until = 0  # slots from here on were not due at the start
+        self._copied: set[int] = set()  # log offsets of records that were stored once more before the start
         self._finished = False  # the store is being closed
         self._said_set_back = False
 
@@ -195,7 +199,15 @@ class TimerService:
 
         Returns False if the store is closed meanwhile.
         """
-        for what in (self._slots, self._order, self._late, self._late_recalled, self._recalled, self._new):
+        for what in (
+            self._slots,
+            self._order,
+            self._late,
+            self._late_recalled,
+            self._recalled,
+            self._new,
+            self._copied,
+        ):
             what.clear()  # an attempt before, which the disk refused
         self._given.clear()
         self._at = 0
@@ -210,13 +222,14 @@ class TimerService:
             known.add(last)
             if unit.slot_time >= self._read_time:
                 self._enter_unit(unit)
-        self._next = self._following(queue, check.queue_offset, last)
+        first = self._next = self._following(queue, check.queue_offset, last)
         found = False
         try:
             while self._take(queue, known) and not self._finished:
                 pass
+            self._find_given(queue, first)
+            self._new = [unit for unit in self._new if unit.physical_offset not in self._copied]
             self._pin(queue, self._new[-1].physical_offset if self._new else last)
-            self._find_given()
             found = not self._finished
         finally:
             if not found:
@@ -390,6 +403,9 @@ class TimerService:
         """Deliver one message, or leave it out; return False if it could not be put."""
         self._changed = True
         at, size, written = entry
+        if at in self._copied:
+            self._copied.discard(at)
+            return True
         record = self._record(at, abs(size))
         if record is None:
             self._note_lost(at)
@@ -417,10 +433,7 @@ class TimerService:
     def _message(self, record: StoredMessage, is_rolled: bool, written: int) -> Message | None:
         """Return the message of a record, or the record once more, for another round."""
         more = {properties.TIMER_ENQUEUE_MS: str(written), properties.TIMER_DEQUEUE_MS: str(self.effects.now_ms())}
-        if not is_rolled or self._is_over(record):
-            return delivered(record, more)
-        rounds = java_int(record.properties.get(properties.TIMER_ROLL_TIMES, "")) or 0
-        return again(record, TIMER_TOPIC, 0, {**more, properties.TIMER_ROLL_TIMES: str(rounds + 1)})
+        return _once_more(record, more) if is_rolled and not self._is_over(record) else delivered(record, more)
 
     def _is_over(self, record: StoredMessage) -> bool:
         """Return whether the moment is over that a message waits for.
@@ -446,16 +459,21 @@ class TimerService:
 
     # -- after a kill -------------------------------------------------------------------------------------------------
 
-    def _find_given(self) -> None:
-        """Find deliveries of messages that seem to be due: they are stored after their slots."""
+    def _find_given(self, timers: RunningQueue, first: int) -> None:
+        """Find deliveries of messages that seem to be due: they are stored after their slots.
+
+        `first`: offset in the timer's queue of the first record that was taken again.
+        """
         now, since, places = self.effects.now_ms(), self._read_time, set[tuple[bytes, int]]()
         self._given_until = now - now % self.precision
         due = [slot for slot in self._order if slot < self._given_until]
         entries = [_entry(self._slots[slot], at) for slot in due for at in range(0, len(self._slots[slot]), WIDTH)]
-        for at, size, written in (*self._late, *entries):
-            record = self._record(at, abs(size))
+        seem = [*self._late, *entries]
+        self._find_copied(timers, first, seem)
+        for at, size, written in seem:
+            record = None if at in self._copied else self._record(at, abs(size))
             message = None if record is None else self._message(record, size < 0, written)
-            if record is not None and message is not None:
+            if record is not None and message is not None and message.topic != TIMER_TOPIC:
                 places.add((java_encode(message.topic), message.queue_id))
                 since = min(since, java_int(record.properties.get(properties.TIMER_OUT_MS, ""), 64) or 0)
         for place in places:
@@ -463,20 +481,43 @@ class TimerService:
             if queue is not None and not self._finished:
                 self._given.update(self._deliveries(queue, *place, since))
 
-    def _deliveries(self, queue: RunningQueue, topic: bytes, queue_id: int, since: int) -> Iterator[Hashable]:
-        """Yield the identity of each message of a queue that a timer delivered, the newest first."""
+    def _find_copied(self, timers: RunningQueue, first: int, due: list[Entry]) -> None:
+        """Find records that seem to wait, or were taken again, beside the copy that was stored for another round."""
+        since = self._read_time
+        for at, size, written in due:
+            if size < 0 and (record := self._record(at, -size)) is not None:
+                out = java_int(record.properties.get(properties.TIMER_OUT_MS, ""), 64) or 0
+                since = min(since, self._slot_of(out, written))  # its unit may be in a later slot (`_placed`)
+        copies = Counter(self._deliveries(timers, RAW_TOPIC, 0, since, first))
+        seem = {at: abs(size) for at, size, _ in due} | {unit.physical_offset: unit.record_size for unit in self._new}
+        for at in sorted(seem) if copies else ():
+            record = self._record(at, seem[at])
+            if record is None:
+                continue
+            copy = _identity(_once_more(record))
+            if copies[copy] > 0:
+                copies[copy] -= 1
+                self._copied.add(at)
+
+    def _deliveries(
+        self, queue: RunningQueue, topic: bytes, queue_id: int, since: int, first: int = _NONE_AGAIN
+    ) -> Iterator[Hashable]:
+        """Yield the identity of each message of a queue that a timer stored, the newest first.
+
+        `first`: back to this offset, whatever their time is.
+        """
         for offset in range(queue.max_offset - 1, queue.min_offset - 1, -1):
             for unit in queue.units(offset, 1):
                 record = self.reader.record(unit, topic, queue_id, offset)
                 if record is None:
                     continue
-                if record.store_timestamp < since or self._finished:
+                if (record.store_timestamp < since and offset < first) or self._finished:
                     return
                 if properties.TIMER_DEQUEUE_MS in record.properties:
-                    yield _identity(record, record.properties)
+                    yield _identity(record)
 
     def _was_given(self, message: Message) -> bool:
-        one = _identity(message, properties.parse_bytes(message.properties_bytes or b""))
+        one = _identity(message)
         if self._given[one] <= 0:
             return False
         self._given[one] -= 1
@@ -501,7 +542,21 @@ def _entry(entries: array[int], at: int) -> Entry:
     return entries[at], entries[at + 1], entries[at + 2]
 
 
-def _identity(message: Message | StoredMessage, pairs: Mapping[str, str]) -> Hashable:
-    """Return a value that is equal for two deliveries of one message, or of messages alike."""
+def _once_more(record: StoredMessage, more: Mapping[str, str] | None = None) -> Message:
+    """Return a record for another round."""
+    rounds = java_int(record.properties.get(properties.TIMER_ROLL_TIMES, "")) or 0
+    return again(record, TIMER_TOPIC, 0, {**(more or {}), properties.TIMER_ROLL_TIMES: str(rounds + 1)})
+
+
+def _identity(message: Message | StoredMessage) -> Hashable:
+    """Return a value that is equal for two deliveries of one message, or of messages alike.
+
+    Records of two rounds differ: one is not its own copy.
+    """
+    if isinstance(message, StoredMessage):
+        pairs: Mapping[str, str] = message.properties
+    else:
+        pairs = properties.parse_bytes(message.properties_bytes or b"")
     same = frozenset((name, value) for name, value in pairs.items() if name not in _VARIES)
-    return message.topic, message.queue_id, message.born_timestamp, message.flag, message.body, same
+    rounds = pairs.get(properties.TIMER_ROLL_TIMES) if message.topic == TIMER_TOPIC else None
+    return message.topic, message.queue_id, message.born_timestamp, message.flag, message.body, same, rounds
