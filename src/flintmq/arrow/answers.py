@@ -9,9 +9,10 @@ from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from flintmq.arrow.schema import MS, US, narrow
-from flintmq.format.text import utc
+from flintmq.format.text import END_MS, FIRST_MS
 
 _TYPES: dict[type, pa.DataType] = {int: pa.int64(), str: pa.string(), bool: pa.bool_()}
 
@@ -53,7 +54,10 @@ def _column(values: list[Any], kind: Any) -> Any:
     if pa.types.is_struct(kind):
         return pa.StructArray.from_arrays(_columns(values, kind), fields=list(kind))
     if kind == US:
-        values = [None if ms is None or utc(ms) is None else 1000 * ms for ms in values]
+        ms: Any = pa.array(values, pa.int64())
+        has_date: Any = pc.and_(pc.greater_equal(ms, FIRST_MS), pc.less(ms, END_MS))
+        dated: Any = pc.if_else(has_date, ms, None)
+        return pc.multiply(dated, 1000).cast(US)
     return pa.array(values, kind)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from flintmq.config.keys import StoreConfig
@@ -212,7 +213,7 @@ def _without_files(lookup: QueueLookup, begin: int, known: Known) -> dict[QueueN
 
 
 def groups_of(lookup: QueueLookup) -> dict[str, list[tuple[str, dict[int, int]]]]:
-    """Return topic -> (group, its offset in each queue)."""
+    """Return topic -> (group, its offset in each queue), by name of group."""
     broker = lookup.snapshot.broker
     groups: dict[str, list[tuple[str, dict[int, int]]]] = {}
     for (topic, group), offsets in broker.consumer_offsets.items():
@@ -220,7 +221,7 @@ def groups_of(lookup: QueueLookup) -> dict[str, list[tuple[str, dict[int, int]]]
     for (topic, group), offset in broker.lmq_offsets.items():
         groups.setdefault(topic, []).append((group, {0: offset}))
     groups[SCHEDULE_TOPIC] = [(DELIVERY, {level - 1: offset for level, offset in broker.delay_offsets.items()})]
-    return groups
+    return {topic: sorted(found, key=itemgetter(0)) for topic, found in groups.items()}
 
 
 def _unread_in_log(lookup: QueueLookup, bounds: dict[QueueName, tuple[int, int]]) -> Iterator[Unread]:

@@ -15,8 +15,8 @@ _ENCODED_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _REPLACEMENT = "\ufffd".encode()
 _DECIMAL = re.compile(r"[+-]?\d+")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FIRST_MS = -62_135_596_800_000  # 0001-01-01: the first and last times that a calendar date can be shown for
-_END_MS = 253_402_300_800_000  # 10000-01-01
+FIRST_MS = -62_135_596_800_000  # 0001-01-01: the first and last times that a calendar date can be shown for
+END_MS = 253_402_300_800_000  # 10000-01-01
 
 EARLIEST_MS = 631_152_000_000
 """1990-01-01. No store is so old; a smaller number is meant in seconds, or as a date (20241120)."""
@@ -33,7 +33,7 @@ def iso(ms: int) -> str:
 
 def utc(ms: int) -> datetime | None:
     """Return a time in ms since 1970 as a datetime in UTC; None outside the years 1 to 9999."""
-    return _EPOCH + timedelta(milliseconds=ms) if _FIRST_MS <= ms < _END_MS else None
+    return _EPOCH + timedelta(milliseconds=ms) if FIRST_MS <= ms < END_MS else None
 
 
 def ms_of(time: datetime) -> int:

@@ -332,7 +332,7 @@ class Facts:
         """Return where the groups of its topic are, against a message."""
         end = stored.stored_offset + stored.messages
         places = [(group, offsets.get(stored.stored_queue)) for group, offsets in self.groups.get(stored.topic, ())]
-        return [GroupPlace(group, at, at is not None and at >= end) for group, at in sorted(places)]
+        return [GroupPlace(group, at, at is not None and at >= end) for group, at in places]
 
     def _retries(self, life: Life) -> list[Retry]:
         """Return the retries: of each the record in which it waits, and the one that the group gets."""
