@@ -55,9 +55,9 @@ def _column(values: list[Any], kind: Any) -> Any:
         return pa.StructArray.from_arrays(_columns(values, kind), fields=list(kind))
     if kind == US:
         ms: Any = pa.array(values, pa.int64())
-        has_date: Any = pc.and_(pc.greater_equal(ms, FIRST_MS), pc.less(ms, END_MS))
+        has_date: Any = pc.and_(pc.greater_equal(ms, pa.scalar(FIRST_MS)), pc.less(ms, pa.scalar(END_MS)))
         dated: Any = pc.if_else(has_date, ms, None)
-        return pc.multiply(dated, 1000).cast(US)
+        return dated.cast(MS).cast(US)
     return pa.array(values, kind)
 
 

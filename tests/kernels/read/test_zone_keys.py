@@ -154,3 +154,25 @@ def test_wrong_calls_are_refused() -> None:
         kernel.keyed(data, positions, 2, b"")
     with pytest.raises(ValueError, match="no whole record"):
         kernel.keyed(data, array("q", [1]), 1, b"k")
+
+
+def test_texts_have_the_hashes_of_keys() -> None:
+    """Of the eight bytes at a time and of what is left, also of a text that is empty, and at the end of memory."""
+    texts = [b"", b"a", b"12345678", b"123456789", "\u5e93".encode() * 20, b"", b"x" * 5000]
+    ends = array("i", [0])
+    for text in texts:
+        ends.append(ends[-1] + len(text))
+    hashes = array("q", bytes(8 * len(texts)))
+    kernel.hash_texts(guarded(b"".join(texts)), ends, hashes)
+    assert list(hashes) == [kernel.key_hash(text) for text in texts]
+
+
+@pytest.mark.parametrize("ends", [[0, 2], [0, 2, 4, 4], [0, 2, 5], [0, 3, 2], [-1, 2, 3], [2, 1, 3], [0, -1, 2]])
+def test_texts_must_be_within_the_data(ends: list[int]) -> None:
+    with pytest.raises(ValueError):
+        kernel.hash_texts(b"abcd", array("i", ends), array("q", bytes(16)))
+
+
+def test_texts_need_a_byte() -> None:
+    with pytest.raises(ValueError):
+        kernel.hash_texts(b"", array("i", [0]), array("q"))

@@ -12,7 +12,7 @@ gather_fill      fills single columns: numbers, times, hosts, text, properties
 gather_views     fills columns with views of the records and codes of dictionaries
 json_line        writes a record as a line of JSON
 column_kinds     names the kind of each column for gather and json_line
-zone_keys        sums up zones of a log for zone maps; finds the records that have a key, and texts
+zone_keys        sums up zones of a log for zone maps; finds the records that have a key, and texts; hashes texts
 odd_text         finds text that is not UTF-8
 fetch            checks and fetches the records of a queue for a get
 """

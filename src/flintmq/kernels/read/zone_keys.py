@@ -196,6 +196,39 @@ def key_hash(text: bytes, topic: cython.bint = False):
     return seeded_hash(text, 0, len(text), 0, _TOPIC_SEED if topic else _SEED, _SECRET)
 
 
+def hash_texts(
+    data: cython.const[cython.uchar][::1], ends: cython.const[cython.int][::1], hashes: cython.longlong[::1]
+):
+    """Write the hash of each text, as `key_hash` returns it.
+
+    Args:
+        data: the texts, one after another; at least one byte.
+        ends: where the first begins, and where each ends.
+        hashes: receives as many hashes as there are texts.
+
+    Raises:
+        ValueError: a text is not within data, or the numbers do not fit.
+    """
+    limit: cython.longlong = len(data)
+    count: cython.longlong = len(hashes)
+    if len(ends) != count + 1 or limit == 0:
+        raise ValueError("there must be an end more than hashes, and a byte of data")
+    i: cython.longlong
+    at: cython.longlong = ends[0]
+    p = bytes_of(data)
+    lost: cython.bint = at < 0
+    with cython.nogil:
+        for i in range(count):
+            end: cython.longlong = ends[i + 1]
+            if lost or end < at or end > limit:
+                lost = True
+                break
+            hashes[i] = seeded_hash(p, at, end - at, 0, _SEED, _SECRET)
+            at = end
+    if lost:
+        raise ValueError("a text is not within data")
+
+
 def block_number(h: cython.longlong, blocks: cython.longlong):
     """Return the number of the block, of `blocks`, of a hash.
 
