@@ -40,10 +40,10 @@ def _print(*words: Any, **options: Any) -> None:
 
 
 def freeze_once() -> None:
-    """Exclude the imported modules from garbage collection, and have it look less often, once per worker process.
+    """Exclude the imported modules from garbage collection, once per worker process.
 
     A reused worker collects garbage after each task, over all modules: without this, that is most of the cost of a
-    small task.
+    small task. Collections come less often, too: after YOUNG new objects.
     """
     global _frozen
     if not _frozen:
