@@ -18,7 +18,10 @@ Words = npt.NDArray[np.uint64]
 
 
 def hashes(texts: pa.Array[Any]) -> Words:
-    """Return the hash of each text's UTF-8; its last bit is 0. The array is of strings, none of them null."""
+    """Return the hash of each text's UTF-8; its last bit is 0.
+
+    The array is of strings, none of them null.
+    """
     assert texts.type in (pa.string(), pa.binary()) and texts.null_count == 0
     found = np.empty(len(texts), np.int64)
     if len(texts):

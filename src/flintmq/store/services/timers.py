@@ -482,7 +482,10 @@ class TimerService:
                 self._given.update(self._deliveries(queue, *place, since))
 
     def _find_copied(self, timers: RunningQueue, first: int, due: list[Entry]) -> None:
-        """Find records that seem to wait, or were taken again, beside the copy that was stored for another round."""
+        """Find records that seem to wait beside the copy that was stored for another round.
+
+        Those are due, or were taken again at the start.
+        """
         since = self._read_time
         for at, size, written in due:
             if size < 0 and (record := self._record(at, -size)) is not None:
