@@ -121,11 +121,11 @@ def test_what_a_line_acknowledged_is_forgotten_with_it():
 
 
 def test_time_is_up_for_each_by_itself():
-    acks = table(seconds=0.05)
+    acks = table(seconds=0.25)
     before = time.monotonic()
     waiting = Waiting(acks, list(range(20)))
     assert set(waiting.join().values()) == {False}
-    assert time.monotonic() - before < 2 and len(acks) == 0, "together, not one after the other"
+    assert time.monotonic() - before < 4 and len(acks) == 0, "together, not one after the other"
 
 
 def test_a_late_wait_takes_no_longer_than_the_whole_time():
@@ -136,7 +136,7 @@ def test_a_late_wait_takes_no_longer_than_the_whole_time():
     clock[0] = 3.1
     before = time.monotonic()
     assert not acks.wait(request)
-    assert time.monotonic() - before < 1
+    assert time.monotonic() - before < 2.5
 
 
 def test_requests_of_one_end_are_told_apart():

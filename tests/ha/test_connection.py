@@ -28,7 +28,7 @@ def test_a_read_without_bytes_ends_in_time(both: tuple[Wire, socket.socket], sec
     began = time.monotonic()
     with pytest.raises(TimeoutError):
         line.recv_into(memoryview(bytearray(10)))
-    assert seconds * 0.9 <= time.monotonic() - began < seconds + 2
+    assert seconds * 0.9 <= time.monotonic() - began < seconds + 10
     other.sendall(b"later")
     buffer = bytearray(10)
     assert line.recv_into(memoryview(buffer)) == 5 and buffer.startswith(b"later")

@@ -17,7 +17,7 @@ def test_a_wake_up_during_work_is_not_lost_and_counts_once():
         signal.set()
     began = time.monotonic()
     signal.wait(5)
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 4
     signal.wait(0.02)
     assert time.monotonic() - began >= 0.02, "it was unset"
 

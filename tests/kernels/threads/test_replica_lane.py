@@ -292,7 +292,7 @@ def test_the_time_is_up(ends: Ends):
     ends.lend()
     before = time.monotonic()
     assert not ends.lane.exchange(START + 5, 0.1)
-    assert 0.1 <= time.monotonic() - before < 2
+    assert 0.1 <= time.monotonic() - before < 8
     assert ends.frame() == (START, 5) and ends.lane.acknowledged == START
     ends.report(START + 5)
     assert ends.has_event(), "the listener hears of the late report"
@@ -431,7 +431,7 @@ def test_a_put_waits_while_the_listener_has_the_lane(ends: Ends):
     assert ends.lane.take(0) and not ends.lane.take(0), "it is held"
     before = time.monotonic()
     assert not ends.lane.exchange(START + 5, 0.05)
-    assert 0.05 <= time.monotonic() - before < 2
+    assert 0.05 <= time.monotonic() - before < 8
     answers: list[bool] = []
     with beside(answering(ends, be(START + 5))), beside(lambda: answers.append(ends.lane.exchange(START + 5, LONG_S))):
         time.sleep(0.05)
