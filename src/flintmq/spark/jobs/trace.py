@@ -2,7 +2,7 @@
 
 1.  A task scans a range of a log, without bodies. Most records were stored at once and never came again: they stay
     columns. `step_of` makes a step of each other one. Both are packed by a hash of the message, for few, large rows:
-    Spark then moves bytes, and converts no row on the way.
+    Spark then moves bytes, and converts no row on the way. An outcome goes where its half message goes.
 2.  A task gets all records of some messages. Records that are in the company of a retry or a dead letter become steps
     too; steps are joined by `lives_of`. A row of the others differs from the next in columns of the record alone, if
     queue, file of the log and the groups that have passed it are the same: one row is made for all of those.
@@ -14,13 +14,13 @@ import logging
 import pickle
 import re
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -31,24 +31,27 @@ from flintmq.arrow.answers import schema_of, table
 from flintmq.arrow.schema import SPARK_SCHEMA, US, narrow
 from flintmq.cluster.members import Stores
 from flintmq.config.keys import StoreConfig
+from flintmq.errors import MessageNotFoundError
 from flintmq.forensics.answers.answer import Answer
 from flintmq.forensics.answers.collect import WAITING_TOPICS, Collected, PlacedStep, TraceAsked, is_sent_to
 from flintmq.forensics.answers.steps import AFTER, MessageStep, StepKind, company_of, step_of
-from flintmq.forensics.answers.trace import Facts, Life, Trace, lives_of, note_ends
+from flintmq.forensics.answers.trace import Facts, Life, Trace, lives_of
 from flintmq.format import properties
-from flintmq.format.group_topics import OF_GROUPS
+from flintmq.format.group_topics import HALF_TOPIC, OF_GROUPS, OUTCOME_TOPIC
 from flintmq.format.record import TRANSACTION_MASK
 from flintmq.format.text import java_encode
 from flintmq.lake.read.members import plan_members
 from flintmq.lake.read.options import ReadOptions
 from flintmq.lake.read.scan import ScanPlan, scan_range
 from flintmq.lake.read.splits import LogRange, files_of, shares, split_count
+from flintmq.message import StoredMessage
 from flintmq.spark.failing import rows_from_one_frame
 from flintmq.spark.jobs.tasks import parallelism
 from flintmq.spark.stream import lines_of
 from flintmq.spark.worker import damage_in, freeze_once
+from flintmq.store.append.half_message import ended_by
 from flintmq.store.commitlog.predicate import Predicate
-from flintmq.store.commitlog.records import record_at
+from flintmq.store.commitlog.records import RecordReader
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.read.queue_lookup import QueueLookup
@@ -80,7 +83,19 @@ OF_RECORD = {
 }  # fmt: skip
 """Columns of a row that differ from message to message where none came again."""
 MARKS = pa.array([properties.REAL_TOPIC, properties.TIMER_DEQUEUE_MS, properties.INNER_NUM])
+TURNS = (*WAITING_TOPICS, OUTCOME_TOPIC)
 DROPPED, STEP, SENT = range(3)
+
+
+class Ended(NamedTuple):
+    """Says when the half message at an offset was ended."""
+
+    store: int
+    offset: int
+    ended_ms: int
+
+
+Packed: TypeAlias = "PlacedStep | Ended"
 
 
 @dataclass(frozen=True)
@@ -101,7 +116,7 @@ class TraceTask:
         return topic != "" and (is_sent_to(topic) if self.topics is None else topic in self.topics)
 
     def sort_of(self, topic: str) -> int:
-        if topic in WAITING_TOPICS or topic.startswith(OF_GROUPS):
+        if topic in TURNS or topic.startswith(OF_GROUPS):
             return STEP
         return DROPPED if not self.wants(topic) else STEP if java_encode(topic) in self.deleted else SENT
 
@@ -170,8 +185,7 @@ def trace(
         partial(_first_stage, tasks, damage), "part int, plain binary, steps binary"
     )
     rows = from_arrow_schema(schema_of(Trace, US))
-    paths = [plan.options.path for _, plan in plans]
-    second: Any = partial(_second_stage, stores, paths, options.config, damage)
+    second: Any = partial(_second_stage, stores)
     return packed.repartition(groups, "part").mapInArrow(second, rows)
 
 
@@ -179,7 +193,7 @@ def _with_company(topics: frozenset[str] | None) -> Predicate:
     """Return a predicate on what may be of messages of these topics."""
     if topics is None:
         return Predicate()
-    names = "|".join(map(re.escape, (*topics, *WAITING_TOPICS)))
+    names = "|".join(map(re.escape, (*topics, *TURNS)))
     return Predicate(topic_pattern=f"(?s:{names}|({'|'.join(OF_GROUPS)}).*)")
 
 
@@ -194,23 +208,28 @@ def _first_stage(
 ) -> Generator[pa.RecordBatch, None, None]:
     freeze_once()
     for task in (tasks[int(number.as_py())] for batch in batches for number in batch.column(0)):
-        report, rows = Report(), 0
-        plain: list[pa.RecordBatch] = []
-        steps: defaultdict[int, list[PlacedStep]] = defaultdict(list)
-        for batch in scan_range(task.plan, task.part, READ, report):
-            sorts = _sorts_of(task, batch)
-            plain.append(batch.select(KEPT.names).filter(pa.array(sorts == SENT)))
-            found = list(_steps(task, batch.filter(pa.array(sorts == STEP))))
-            for part, (_, step) in zip(_parts_of([one for one, _ in found], task.parts), found, strict=True):
-                steps[part].append(PlacedStep(task.member, step))
-            rows += batch.num_rows
-            if rows >= PIECE_ROWS:
-                yield from _packed(task, plain, steps)
-                rows, plain, steps = 0, [], defaultdict(list)
-        yield from _packed(task, plain, steps)
+        report = Report()
+        with ExitStack() as stack:
+            yield from _read(task, _Halves(task, stack), report)
         for line in damage_in(report):
             log.warning("%s", line)
         _count(report, damage)
+
+
+def _read(task: TraceTask, halves: _Halves, report: Report) -> Iterator[pa.RecordBatch]:
+    rows, plain = 0, list[pa.RecordBatch]()
+    steps: defaultdict[int, list[Packed]] = defaultdict(list)
+    for batch in scan_range(task.plan, task.part, READ, report):
+        sorts = _sorts_of(task, batch)
+        plain.append(batch.select(KEPT.names).filter(pa.array(sorts == SENT)))
+        found = list(_steps(task, batch.filter(pa.array(sorts == STEP)), halves))
+        for part, (_, step) in zip(_parts_of([one for one, _ in found], task.parts), found, strict=True):
+            steps[part].append(step)
+        rows += batch.num_rows
+        if rows >= PIECE_ROWS:
+            yield from _packed(task, plain, steps)
+            rows, plain, steps = 0, [], defaultdict(list)
+    yield from _packed(task, plain, steps)
 
 
 def _sorts_of(task: TraceTask, batch: pa.RecordBatch) -> Any:
@@ -229,7 +248,39 @@ def _sorts_of(task: TraceTask, batch: pa.RecordBatch) -> Any:
     return np.where(other & (sorts == SENT), STEP, sorts)
 
 
-def _steps(task: TraceTask, batch: pa.RecordBatch) -> Iterator[tuple[str, MessageStep]]:
+class _Halves:
+    """Knows of which messages the half messages are that outcomes name: mostly they came shortly before in the log."""
+
+    def __init__(self, task: TraceTask, stack: ExitStack) -> None:
+        self.task, self.stack, self.seen = task, stack, dict[int, str]()
+        self.records = stack.enter_context(RecordReader(task.plan.log))
+        self.view: StoreView | None = None
+
+    def note(self, step: MessageStep, company: str) -> None:
+        if step.kind is StepKind.HALF:
+            self.seen[step.stored_offset] = company
+
+    def ended_by(self, outcome: StoredMessage | None) -> Iterator[tuple[str, Ended]]:
+        if outcome is None:
+            return
+        for offset in ended_by(outcome):
+            if company := self.seen.pop(offset, None) or self._company_at(offset):
+                yield company, Ended(self.task.member, offset, outcome.store_timestamp)
+
+    def _company_at(self, offset: int) -> str | None:
+        """Read a half message that another task has."""
+        if self.view is None:
+            read = self.task.plan.options
+            self.view = self.stack.enter_context(open_store(read.path, config=read.config))
+        try:
+            half = self.view.get(HALF_TOPIC, 0, offset)
+        except MessageNotFoundError:  # it has expired, or is damaged: it is no step either
+            return None
+        step = step_of(half)
+        return company_of(half, step) if step is not None and self.task.wants(step.topic) else None
+
+
+def _steps(task: TraceTask, batch: pa.RecordBatch, halves: _Halves) -> Iterator[tuple[str, Packed]]:
     """Yield the steps of records, with what they have in common with others of their message."""
     pairs: Any = batch["properties"]
     names, values, bounds = (part.to_pylist() for part in (pairs.keys, pairs.items, pairs.offsets))
@@ -239,11 +290,17 @@ def _steps(task: TraceTask, batch: pa.RecordBatch) -> Iterator[tuple[str, Messag
         own = slice(bounds[number], bounds[number + 1])
         named = dict(zip(names[own], values[own], strict=True))
         record: Any = SimpleNamespace(**dict(zip(columns, row, strict=True)), properties=named)
-        if None in (record.born_timestamp, record.store_timestamp):  # no time that Arrow's column has
-            record = record_at(task.plan.log, record.physical_offset)
+        is_outcome = record.topic == OUTCOME_TOPIC  # whose body says it
+        if is_outcome or None in (record.born_timestamp, record.store_timestamp):  # no time that Arrow's column has
+            record = halves.records.at(record.physical_offset)
+        if is_outcome:
+            yield from halves.ended_by(record)
+            continue
         step = step_of(record, task.plan.options.config.delay_ms)
         if step is not None and task.wants(step.topic):
-            yield company_of(record, step), step
+            company = company_of(record, step)
+            halves.note(step, company)
+            yield company, PlacedStep(task.member, step)
 
 
 def _in_ms(rows: Any) -> Any:
@@ -260,9 +317,7 @@ def _parts_of(messages: Sequence[str] | Any, parts: int) -> Any:
     return (hash_array(np.asarray(messages, object), categorize=False) % parts).astype(np.int64)
 
 
-def _packed(
-    task: TraceTask, plain: list[pa.RecordBatch], steps: dict[int, list[PlacedStep]]
-) -> Iterator[pa.RecordBatch]:
+def _packed(task: TraceTask, plain: list[pa.RecordBatch], steps: dict[int, list[Packed]]) -> Iterator[pa.RecordBatch]:
     rows = pa.Table.from_batches(plain, KEPT)
     parts = _parts_of(rows["msg_id"].to_numpy(), task.parts)
     rows = rows.append_column("member", pa.repeat(pa.scalar(task.member, pa.int32()), rows.num_rows))
@@ -278,27 +333,24 @@ def _packed(
 
 
 @rows_from_one_frame
-def _second_stage(
-    stores: list[Facts],
-    paths: list[str],
-    config: StoreConfig,
-    damage: Accumulator[int] | None,
-    batches: Iterator[pa.RecordBatch],
-) -> Generator[pa.RecordBatch, None, None]:
+def _second_stage(stores: list[Facts], batches: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
     freeze_once()
     steps: list[PlacedStep] = []
     tables = [PLAIN.empty_table()]
     for batch in batches:
         for _, plain, packed in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             tables.append(pa.ipc.open_stream(plain).read_all())
-            steps += pickle.loads(packed)  # noqa: S301 - a task of the first stage packed it
+            for one in pickle.loads(packed):  # noqa: S301 - a task of the first stage packed it
+                if isinstance(one, Ended):
+                    ends = stores[one.store].ended
+                    ends[one.offset] = min(one.ended_ms, ends.get(one.offset, one.ended_ms))
+                else:
+                    steps.append(one)
     rows = pa.concat_tables(tables)
     again = pa.array({one.step.message for one in steps if one.step.kind in AFTER}, pa.string())
     in_company = pc.is_in(rows["msg_id"], again)
     steps += map(_placed, _in_ms(rows.filter(in_company)).to_pylist())
-    answer = Answer[Trace](Trace)
-    yield from _joined(steps, stores, lambda number: open_store(paths[number], config=config), answer)
-    _count(answer.report, damage)
+    yield from _joined(steps, stores)
     yield from _alone(rows.filter(pc.invert(in_company)).combine_chunks(), stores)
 
 
@@ -315,18 +367,14 @@ def _placed(row: dict[str, Any]) -> PlacedStep:
     ))  # fmt: skip
 
 
-def _joined(
-    steps: list[PlacedStep], stores: list[Facts], opened: Callable[[int], StoreView], answer: Answer[Trace]
-) -> Iterator[pa.RecordBatch]:
+def _joined(steps: list[PlacedStep], stores: list[Facts]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of messages that came again."""
-    found: dict[str, Collected] = {}
+    found, answer = dict[str, Collected](), Answer[Trace](Trace)
     for one in sorted(steps, key=lambda one: (one.store, one.step.physical_offset)):
         topic = one.step.topic
         found.setdefault(topic, Collected(TraceAsked(topic=topic), answer)).add(*one)  # type: ignore[arg-type]
     lives = [life for each in found.values() for life in lives_of(each)]
-    with ExitStack() as stack:
-        note_ends(lives, stores, lambda number: stack.enter_context(opened(number)), answer.report)
-    for line in (*answer.notes, *damage_in(answer.report)):
+    for line in answer.notes:
         log.warning("%s", line)
     for begin in range(0, len(lives), ROWS_AT_ONCE):
         some = lives[begin : begin + ROWS_AT_ONCE]
