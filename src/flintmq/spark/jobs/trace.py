@@ -210,19 +210,19 @@ def _first_stage(
     for task in (tasks[int(number.as_py())] for batch in batches for number in batch.column(0)):
         report = Report()
         with ExitStack() as stack:
-            yield from _read(task, _Halves(task, stack), report)
+            yield from _read(task, _Outcomes(task, stack), report)
         for line in damage_in(report):
             log.warning("%s", line)
         _count(report, damage)
 
 
-def _read(task: TraceTask, halves: _Halves, report: Report) -> Iterator[pa.RecordBatch]:
+def _read(task: TraceTask, outcomes: _Outcomes, report: Report) -> Iterator[pa.RecordBatch]:
     rows, plain = 0, list[pa.RecordBatch]()
     steps: defaultdict[int, list[Packed]] = defaultdict(list)
     for batch in scan_range(task.plan, task.part, READ, report):
         sorts = _sorts_of(task, batch)
         plain.append(batch.select(KEPT.names).filter(pa.array(sorts == SENT)))
-        found = list(_steps(task, batch.filter(pa.array(sorts == STEP)), halves))
+        found = list(_steps(task, batch.filter(pa.array(sorts == STEP)), outcomes))
         for part, (_, step) in zip(_parts_of([one for one, _ in found], task.parts), found, strict=True):
             steps[part].append(step)
         rows += batch.num_rows
@@ -248,8 +248,8 @@ def _sorts_of(task: TraceTask, batch: pa.RecordBatch) -> Any:
     return np.where(other & (sorts == SENT), STEP, sorts)
 
 
-class _Halves:
-    """Knows of which messages the half messages are that outcomes name: mostly they came shortly before in the log."""
+class _Outcomes:
+    """Finds the messages that outcomes end: their half messages mostly came shortly before."""
 
     def __init__(self, task: TraceTask, stack: ExitStack) -> None:
         self.task, self.stack, self.seen = task, stack, dict[int, str]()
@@ -280,7 +280,7 @@ class _Halves:
         return company_of(half, step) if step is not None and self.task.wants(step.topic) else None
 
 
-def _steps(task: TraceTask, batch: pa.RecordBatch, halves: _Halves) -> Iterator[tuple[str, Packed]]:
+def _steps(task: TraceTask, batch: pa.RecordBatch, outcomes: _Outcomes) -> Iterator[tuple[str, Packed]]:
     """Yield the steps of records, with what they have in common with others of their message."""
     pairs: Any = batch["properties"]
     names, values, bounds = (part.to_pylist() for part in (pairs.keys, pairs.items, pairs.offsets))
@@ -292,14 +292,14 @@ def _steps(task: TraceTask, batch: pa.RecordBatch, halves: _Halves) -> Iterator[
         record: Any = SimpleNamespace(**dict(zip(columns, row, strict=True)), properties=named)
         is_outcome = record.topic == OUTCOME_TOPIC  # whose body says it
         if is_outcome or None in (record.born_timestamp, record.store_timestamp):  # no time that Arrow's column has
-            record = halves.records.at(record.physical_offset)
+            record = outcomes.records.at(record.physical_offset)
         if is_outcome:
-            yield from halves.ended_by(record)
+            yield from outcomes.ended_by(record)
             continue
         step = step_of(record, task.plan.options.config.delay_ms)
         if step is not None and task.wants(step.topic):
             company = company_of(record, step)
-            halves.note(step, company)
+            outcomes.note(step, company)
             yield company, PlacedStep(task.member, step)
 
 
