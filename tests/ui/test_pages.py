@@ -272,6 +272,20 @@ def test_a_store_that_goes_comes_and_is_replaced(ask: Asker, tmp_path: Path, mon
     assert answer.status_code == 404 and "another log" in answer.text
 
 
+def test_no_page_mixes_a_log_with_the_one_that_was_there_before(ask: Asker, tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("flintmq.ui.stores.FRESH_S", 0.0)
+    root, client = tmp_path / "store", ask(tmp_path / "store")
+    for topic, count in (("Old", 5), ("New", 50)):  # records of one size: each begins where one of the other log does
+        with MessageStore(root, config=SMALL) as store:
+            for number in range(count):
+                store.put(Message(topic, b"%03d" % number))
+        shutil.rmtree(root / "consumequeue")  # so that pages read the log
+        page = client.get(f"/0/topic?name={topic}").text
+        assert f"{count} messages" in page and f"{count - 1:03d}" in page
+        assert client.get("/0/topic?name=Old").status_code == (200 if topic == "Old" else 404)
+        root.rename(tmp_path / topic)
+
+
 def test_a_store_that_is_written_meanwhile(ask: Asker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("flintmq.ui.stores.FRESH_S", 0.0)
     with MessageStore(tmp_path / "store", config=SMALL) as store:

@@ -66,7 +66,7 @@ class StoreFigures:
 
 
 class StoreMark(NamedTuple):
-    """What tells a store from another one that takes its place.
+    """Marks a store, to tell it from another one that takes its place.
 
     `directory`: device and inode of commitlog/; None on object storage. `last`: the last record; None: it had none.
     """
@@ -80,7 +80,7 @@ class StoreMark(NamedTuple):
         return cls(_directory(snapshot), None if last is None else anchor_at(snapshot.log, last, snapshot.end))
 
     def is_of(self, now: Snapshot) -> bool:
-        """Return whether this is that store; also False if nothing is left of what its log held then."""
+        """Return whether this is that store; also False if its log lost all that it held then."""
         log, last = KnownLog(now.log, now.end), self.last
         return self.directory == _directory(now) and (
             last is None or not (log.has_expired(last) or why_lost(log, last))

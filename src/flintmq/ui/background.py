@@ -77,7 +77,7 @@ class BackgroundCheck(ABC, Generic[T]):
 
 
 def current(check: C | None) -> C | None:
-    """Return a check if the stores that it checks are still there; else stop it: others took their place."""
+    """Return a check if the stores that it reads are still there; else stop it."""
     if check is None or all(one.has(mark) for one, mark in check.marks):
         return check
     check.stop.set()

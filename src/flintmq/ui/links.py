@@ -25,7 +25,7 @@ def message_link(store: int, message: StoredMessage) -> str:
 
 
 def command_of(name: str, *arguments: str, options: Sequence[str] = ()) -> list[str]:
-    """Return the words of a command; where an argument may be taken for an option, after all options and `--`."""
+    """Return the words of a command; arguments come after `--` if one looks like an option."""
     if any(one.startswith("-") for one in arguments):
         return [*name.split(), *options, "--", *arguments]
     return [*name.split(), *arguments, *options]

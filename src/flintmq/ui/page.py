@@ -107,7 +107,7 @@ def rendered(ui: Ui, page: UiPage) -> str:
 
 
 def _with(words: Sequence[str], options: Sequence[str]) -> list[str]:
-    """Return the words of a command with further options, before the `--` of links.command_of."""
+    """Add options to the words of a command, before the `--` of links.command_of."""
     at = words.index("--") if "--" in words else len(words)
     return [*words[:at], *options, *words[at:]]
 

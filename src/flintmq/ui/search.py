@@ -239,7 +239,7 @@ def _watched(ui: Ui, wanted: SearchWords, stores: Sequence[OpenStore]) -> Iterat
 
 
 def _unknown_topic(wanted: SearchWords, stores: Sequence[OpenStore]) -> Nearest | None:
-    """Return what to say of the topic if none of the stores has it; their logs have no message of it."""
+    """Return an error if no store has the topic; it is known that no log has messages of it."""
     found: list[Nearest] = []
     for one in stores if wanted.topic else ():
         try:
@@ -358,7 +358,7 @@ class _Walk:
 
 
 class _Unpacked(Bodies):
-    """Bodies of which one that no package here decompresses ends no search."""
+    """Bodies to search; one that no package here decompresses does not end the search."""
 
     def of(self, message: StoredMessage) -> bytes:
         try:

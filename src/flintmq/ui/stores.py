@@ -71,13 +71,13 @@ class OpenStore:
             return self._view
 
     def mark(self) -> StoreMark | None:
-        """Return what tells this store from one that is put in its place; None if it cannot be opened."""
+        """Mark the store that is there now; None if it cannot be opened."""
         with suppress(FlintError, OSError):
             return StoreMark.of(self.view()._now.snapshot)
         return None
 
     def has(self, mark: StoreMark | None) -> bool:
-        """Return whether this is the store of a mark; True also where none could be made."""
+        """Return whether the store of a mark is there now; True also where none could be made."""
         with suppress(FlintError, OSError):
             return mark is None or mark.is_of(self.view()._now.snapshot)
         return False
