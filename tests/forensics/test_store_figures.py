@@ -146,3 +146,16 @@ def test_nothing_is_written(tmp_path: Path) -> None:
     one.look()
     one.look()
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+def test_nothing_is_kept_of_a_store_that_was_replaced_by_a_longer_one(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    one = watch(root)
+    for count in (5, 50):
+        with MessageStore(root, **KEYS) as store:
+            put(store, count)
+            store.commit_offset("g", "T", 0, 1)
+        (found,) = one.look().lags
+        with flintmq.open_store(root) as view:
+            assert found.oldest_ms == view.get("T", 0, 1).store_timestamp and found.messages == count - 1
+        root.rename(tmp_path / f"away-{count}")

@@ -152,3 +152,21 @@ def test_a_server_is_not_begun_with_what_is_no_table(run: Run, shop: Path, expor
         refused = run("ui", shop, *words)
         assert refused.code == 2 and "holds no table that an export made" in refused.err
     assert run("ui", shop, "--catalog", "a:b.c").code == 2
+
+
+def test_a_comparison_is_not_shown_of_a_store_that_took_its_place(ask: Asker, tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("flintmq.ui.stores.FRESH_S", 0.0)
+    root, table = store_of(tmp_path / "store", 20), tmp_path / "table"
+    export(str(root), str(table))
+    client = ask(root, history=table)
+    compare(client)
+    assert "Equal" in client.get("/export").text
+    root.rename(tmp_path / "away")
+    shutil.copytree(tmp_path / "away", root)
+    page = client.get("/export").text
+    assert "Equal" not in page and "was of another store" in page
+    assert len(client.get("/export?format=json").text.splitlines()) == 1
+    shutil.rmtree(root)
+    store_of(root, 30, b"another")
+    answer = client.get("/export")
+    assert answer.status_code == 404 and "at log offset" in answer.text

@@ -3,9 +3,12 @@
 import html
 import json
 import re
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from flintmq.errors import UsageError
 from flintmq.message import Message
@@ -101,3 +104,67 @@ def test_a_running_check_shows_how_far_it_is_and_stops(ask: Asker, tmp_path: Pat
     assert json.loads(client.get("/0/health?format=json").text)["running"] is True
     check(client, "stop")
     assert "stopped by the test" in client.get("/0/health").text
+
+
+@pytest.mark.parametrize("by", ["another", "longer", "copy", "empty", "none"])
+def test_a_check_is_not_shown_as_that_of_a_store_that_took_its_place(
+    ask: Asker,
+    damaged: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    by: str,
+):
+    monkeypatch.setattr("flintmq.ui.stores.FRESH_S", 0.0)
+    root = Path(shutil.copytree(damaged, tmp_path / "store"))
+    client = ask(root)
+    check(client)
+    assert "found 2 defects" in client.get("/").text and client.get("/0/finding?number=0").status_code == 200
+    (tmp_path / "away").mkdir()
+    for one in [] if by == "none" else [root] if by == "copy" else list(root.iterdir()):  # the directory may stay
+        one.rename(tmp_path / "away" / one.name)
+    if by == "copy":
+        shutil.copytree(damaged, root)
+    elif by != "none":
+        with MessageStore(root, config=SMALL) as store:
+            for number in range({"another": 3, "longer": 2000, "empty": 0}[by]):
+                store.put(Message("T", bytes(300), keys=f"k{number}"))
+    page, is_same = client.get("/0/health").text, by == "none"
+    assert ("2 defects" in page) is ("2 defects" in client.get("/").text) is is_same
+    assert ("was of another store" in page) is not is_same
+    assert (client.get("/0/finding?number=0").status_code == 200) is is_same
+    assert ('"kind":"progress"' in client.get("/0/health?format=json").text) is not is_same
+    check(client)
+    assert "was of another store" not in client.get("/0/health").text
+
+
+def test_a_check_during_which_the_store_is_replaced_is_of_neither(ask: Asker, tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("flintmq.ui.stores.FRESH_S", 0.0)
+    root = tmp_path / "store"
+    real = health.verify
+
+    def replaced(path, *words, **more):
+        root.rename(tmp_path / "away")
+        with MessageStore(root, config=SMALL) as store:
+            store.put(Message("T", b"of the other", keys="k"))
+        return real(path, *words, **more)
+
+    with MessageStore(root, config=SMALL) as store:
+        store.put(Message("T", b"x"))
+    client = ask(root)
+    monkeypatch.setattr(health, "verify", replaced)
+    check(client)
+    assert "No defects" not in client.get("/0/health").text
+
+
+def test_a_check_of_a_store_that_is_written_meanwhile_is_shown(ask: Asker, tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("flintmq.ui.stores.FRESH_S", 0.0)
+    with MessageStore(tmp_path / "store", config=SMALL) as store:
+        client = ask(tmp_path / "store")
+        check(client)
+        assert "No defects" in client.get("/0/health").text
+        store.put(Message("T", b"one"))
+        assert "No defects" in client.get("/0/health").text
+        check(client)
+        store.put(Message("T", b"two"))
+        assert "No defects" in client.get("/0/health").text
+    assert "No defects" in client.get("/0/health").text

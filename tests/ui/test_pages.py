@@ -80,6 +80,63 @@ def test_a_page_is_its_commands_json(ask: Asker, run: Run, shop: Path, tmp_path:
         assert given_json or place == "/0/waiting", place
 
 
+def test_a_command_takes_names_that_begin_with_a_dash(
+    ask: Asker,
+    run: Run,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.chdir(tmp_path)
+    with MessageStore("-store", config=SMALL) as store:
+        for topic in ("-t", "--limit", "--"):
+            for number in range(60):
+                store.put(Message(topic, b"-body --limit %d" % number, keys=f"-k{number}", tags="-tag"))
+        store.put(Message("%DLQ%-g", b"dead", keys="-dead"))
+    client = ask("-store", keys={"maxIndexNum": "256"})
+    places = ["/0/", "/0/bytes?at=0", "/0/waiting?what=dead&group=-g", "/0/health", "/0/retention"]
+    for topic in ("-t", "--limit", "--"):
+        place = f"topic={topic}&queue=0"
+        places += [f"/0/topic?name={topic}", f"/0/queue?{place}", f"/0/queue?{place}&offset=2"]
+        places += [f"/0/message?{place}&offset=7", f"/0/tail?topic={topic}&tag=-tag"]
+        places += [f"/search?q=-k{number}&how=key&topic={topic}&tag=-tag" for number in (1, 2)]
+        places += [f"/search?q=-b&how=text&topic={topic}", f"/search?q=--limit&how=text&topic={topic}"]
+    client.post("/0/health", data={"action": "start", "key": client.ui.key})
+    client.ui.checks[0].wait(60)
+    for place in places:
+        page = client.get(place)
+        assert page.status_code == 200, (place, page.text)
+        first, *others = [[word for word in one if word != "--follow"] for one in commands_of(page.text)]
+        assert "maxIndexNum=256" in first, first
+        for command in (first, *others):  # each has an argument that begins with a dash: the store
+            at = command.index("--")
+            more = ["--limit", "20"] if "/tail" in place else []
+            done = run(*command[:at], *more, "--json", *command[at:])
+            assert done.code == 0, (command, done.err)
+            if command is first and "?" in place:
+                assert client.get(f"{place}&format=json").text == done.out != "", (place, command)
+
+
+def test_the_command_that_mends_takes_a_store_whose_name_begins_with_a_dash(
+    ask: Asker,
+    run: Run,  # noqa: F811
+    damaged: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(damaged, "-store")
+    client = ask("-store")
+    client.post("/0/health", data={"action": "start", "key": client.ui.key})
+    client.ui.checks[0].wait(60)
+    mends = re.findall("Mend: <code>flintmq (.*?)</code>", client.get("/0/health").text)
+    assert len(mends) == 2
+    for text in mends:
+        done = run(*shlex.split(html.unescape(text)), "--dry-run")
+        assert done.code == 0, (text, done.err)
+    words = commands_of(client.get("/0/finding?number=0").text)[-1]
+    assert run(*words, "--dry-run").code == 0, words
+
+
 def test_a_command_has_the_keys_of_the_file(ask: Asker, shop: Path, tmp_path: Path):
     conf = tmp_path / "broker.conf"
     conf.write_text(BROKER_CONF)
@@ -213,6 +270,20 @@ def test_a_store_that_goes_comes_and_is_replaced(ask: Asker, tmp_path: Path, mon
             store.put(Message("Old", b"another %d, longer" % number))
     answer = client.get(link)
     assert answer.status_code == 404 and "another log" in answer.text
+
+
+def test_no_page_mixes_a_log_with_the_one_that_was_there_before(ask: Asker, tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("flintmq.ui.stores.FRESH_S", 0.0)
+    root, client = tmp_path / "store", ask(tmp_path / "store")
+    for topic, count in (("Old", 5), ("New", 50)):  # records of one size: each begins where one of the other log does
+        with MessageStore(root, config=SMALL) as store:
+            for number in range(count):
+                store.put(Message(topic, b"%03d" % number))
+        shutil.rmtree(root / "consumequeue")  # so that pages read the log
+        page = client.get(f"/0/topic?name={topic}").text
+        assert f"{count} messages" in page and f"{count - 1:03d}" in page
+        assert client.get("/0/topic?name=Old").status_code == (200 if topic == "Old" else 404)
+        root.rename(tmp_path / topic)
 
 
 def test_a_store_that_is_written_meanwhile(ask: Asker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -450,3 +521,61 @@ def test_a_tail_of_a_topic_that_is_not_there_names_a_near_one(ask: Asker, shop: 
     page = client.get("/0/tail?topic=orders").text
     assert "No message of topic orders yet" in page and ">Orders</a>" in page
     assert "No message of topic" not in client.get("/0/tail?topic=Orders").text
+
+
+def leaves(place: str, client: TestClient) -> list[tuple[str, str]]:
+    """Names and values of the leaves of a body's tree, in order."""
+    found = re.findall(r'<p class="leaf"><b>(.*?)</b> <span class="\w+">(.*?)</span>', client.get(place).text)
+    return [(html.unescape(name), html.unescape(value)) for name, value in found]
+
+
+def test_json_is_shown_as_it_is_written(ask: Asker, tmp_path: Path):
+    pairs = [
+        ("price", "1.10"), ("large", "1" * 5000), ("exact", "0.1000000000000000055511151231257827"), ("e", "1E5"),
+        ("minus", "-0"), ("over", "1e999"), ("nan", "NaN"), ("price", "2"), ("is", "true"), ("no", "null"),
+        ("text", '"1.10"'),
+    ]  # fmt: skip
+    bodies = ["{" + ", ".join(f'"{name}": {value}' for name, value in pairs) + "}", '[{"a": {}, "a": []}, 1.0]']
+    with MessageStore(tmp_path / "store", config=SMALL) as store:
+        for body in bodies:
+            store.put(Message("T", body.encode()))
+    client = ask(tmp_path / "store")
+    shown = leaves("/0/message?topic=T&queue=0&offset=0", client)
+    assert shown[1][1].startswith("1" * 1900) and shown[1][1].endswith("…")
+    assert shown[:1] + shown[2:] == pairs[:1] + pairs[2:]
+    assert "11 members" in client.get("/0/message?topic=T&queue=0&offset=0").text
+    page = client.get("/0/message?topic=T&queue=0&offset=1").text
+    assert page.count("<summary><b>a</b>") == 2
+    assert leaves("/0/message?topic=T&queue=0&offset=1", client) == [("1", "1.0")]
+
+
+def test_a_record_that_is_no_message_says_what_it_is(ask: Asker, run: Run, tmp_path: Path):  # noqa: F811
+    root = tmp_path / "store"
+    with MessageStore(root, config=SMALL) as store:
+        mended = [store.put(Message("T", b"body %d" % number)) for number in range(9)][7]
+        deleted = store.put(Message("Gone", b"x"))
+        store.delete_topic("Gone")
+        prepared, rolled_back = (store.put(Message("Old", b"half")) for _ in range(2))
+        outcome = store.put(Message("RMQ_SYS_TRANS_OP_HALF_TOPIC", b"0,", tags="d"))
+    log = next((root / "commitlog").iterdir())
+    data = bytearray(log.read_bytes())
+    data[data.index(b"body 7")] ^= 0xFF
+    for put, flag in ((prepared, 4), (rolled_back, 12)):
+        data[put.physical_offset + 39] |= flag  # the last byte of the system flag
+    log.write_bytes(data)
+    shutil.rmtree(root / "consumequeue" / "Old")
+    assert run("salvage", root, "--in-place", "--yes").code == 0
+    says = {
+        "flintmq salvage": mended, "was prepared": prepared, "was rolled back": rolled_back,
+        "how transactions ended": outcome,
+    }  # fmt: skip
+    client = ask(root)
+    for words, put in says.items():
+        place = put.physical_offset
+        page = client.get(f"/0/message?at={place}").text
+        life = page[page.index('id="way"') :]
+        assert words in life, (place, life)
+        assert ("how transactions ended" in life) is (words == "how transactions ended"), place
+        assert "it is a half message, waits for its time" not in page, place
+    page = client.get(f"/0/message?at={deleted.physical_offset}").text
+    assert "it is a half message, waits for its time" in page and "of no message" not in page

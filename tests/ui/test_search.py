@@ -4,6 +4,8 @@ import html
 import json
 import re
 import shlex
+import sys
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -137,7 +139,7 @@ def test_topics_are_offered_if_they_are_few(ask: Asker, shop: Path, monkeypatch:
 
 def test_nothing_is_said(ask: Asker, shop: Path):
     page = ask(shop).get("/search?q=no-such-thing").text
-    assert "nothing found in the keys and ids of" in page and "the bodies of" in page
+    assert "nothing found in the keys and ids of" in page and "the bodies, as stored, of" in page
 
 
 def test_damage_is_said(ask: Asker, tmp_path: Path):
@@ -194,3 +196,52 @@ def test_zones_left_out_are_said(ask: Asker, tmp_path: Path, monkeypatch: pytest
     hits(client, q="k3999", how="key")  # makes the zones
     found = hits(client, q="k3999", how="key")
     assert "left out: their zones say" in found[-1].text, found[-1]
+
+
+def test_a_topic_that_no_store_has_is_said_with_a_near_one(ask: Asker, run: Run, shop: Path, tmp_path: Path):  # noqa: F811
+    with MessageStore(tmp_path / "other", config=SMALL) as store:
+        store.put(Message("Others", b"x"))
+    for stores in ([shop], [shop, tmp_path / "other"]):
+        client = ask(*stores)
+        for words in ("q=order-7&", "", "q=x&how=text&", "since=2000-01-01&"):
+            page = html.unescape(client.get(f"/search?{words}topic=order").text)
+            assert "topic 'order': there is no such topic" in page and ">topic Orders</a>" in page, page
+            answer = json.loads(client.get(f"/search?{words}topic=order&format=json").text)
+            assert answer["exit_code"] == 7 and "there is no such topic" in answer["message"], answer
+        assert "there is no such topic" in client.get("/search?topic=zzzzzzz").text
+        for place in ("q=nothing&topic=Orders", "q=order-7&topic=Payments", "q=nothing"):
+            assert "no such topic" not in client.get(f"/search?{place}").text, place
+            assert '"exit_code"' not in client.get(f"/search?{place}&format=json").text, place
+    assert "no such topic" not in client.get("/search?topic=Others").text  # of the second store
+    assert "no such topic" in client.get("/search?topic=Others&store=1").text
+    assert run("scan", shop, "--topic", "order").code == 7
+
+
+def test_a_topic_of_which_only_the_log_knows_is_none_that_is_not_there(ask: Asker, tmp_path: Path):
+    with MessageStore(tmp_path / "store", config=SMALL) as store:
+        store.put(Message("Gone", b"x"))
+        store.delete_topic("Gone")
+    page = ask(tmp_path / "store").get("/search?topic=Gone").text
+    assert "1 message found" in page and "no such topic" not in page
+
+
+def test_compressed_bodies_that_were_left_out_are_said(ask: Asker, tmp_path: Path, monkeypatch):
+    packed = zlib.compress(b"find me, packed")
+    sent = [(b"find me", 0), (packed, 1), (b"no ZLIB", 1), (packed[:-5], 1), (b"\x28\xb5\x2f\xfd", 1 | 2 << 8)]
+    sent += [(b"", 1 | 5 << 8), (b"find me, too", 0)]
+    with MessageStore(tmp_path / "store", config=SMALL) as store:
+        for body, flag in sent:
+            store.put(Message("T", body, sys_flag=flag))
+        store.put(Message("Other", b"no ZLIB", sys_flag=1))
+    client = ask(tmp_path / "store")
+    for name in ("compression", "backports"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for how, words in (("text", "find me"), ("auto", "find me"), ("auto", "find")):
+        found = hits(client, q=words, how=how, topic="T", unpack="1")
+        assert offsets(found, "T") == [(0, 0), (0, 1), (0, 6)]
+        assert not found[-1].whole and "; 4 compressed bodies left out, from offset " in found[-1].text, found[-1]
+        assert "the body is no ZLIB stream" in found[-1].text  # the first of them
+    found = hits(client, q="order", how="key", topic="T", unpack="1")
+    assert found[-1].whole and "left out" not in found[-1].text
+    found = hits(client, q="find me", how="text", topic="T")
+    assert offsets(found, "T") == [(0, 0), (0, 6)] and "the bodies, as stored, of" in found[-1].text

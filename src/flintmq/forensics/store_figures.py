@@ -7,8 +7,10 @@ message only once.
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from flintmq.cluster.member import Member
 from flintmq.config.keys import StoreConfig
@@ -16,10 +18,12 @@ from flintmq.errors import FlintError
 from flintmq.forensics.group_offsets import store_time
 from flintmq.forensics.inspect import Inspection, OffsetSummary, inspect_messages
 from flintmq.forensics.retention_plan import Known, RetentionPlan, plan_of
+from flintmq.storage.files.store_url import identity
+from flintmq.store.commitlog.anchor import KnownLog, LogAnchor, anchor_at, why_lost
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.layout import followed, following
 from flintmq.store.layout.config_reader import is_outside
-from flintmq.store.layout.directories import find_root
+from flintmq.store.layout.directories import LOG, find_root
 from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.read.queue_lookup import QueueLookup
 
@@ -61,12 +65,35 @@ class StoreFigures:
     copy: CopyState | None = None  # how far a follower is; None: the store is no copy of a master's log
 
 
+class StoreMark(NamedTuple):
+    """Marks a store, to tell it from another one that takes its place.
+
+    `directory`: device and inode of commitlog/; None on object storage. `last`: the last record; None: it had none.
+    """
+
+    directory: tuple[int, int] | None
+    last: LogAnchor | None
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> StoreMark:
+        last = snapshot.log_end.last
+        return cls(_directory(snapshot), None if last is None else anchor_at(snapshot.log, last, snapshot.end))
+
+    def is_of(self, now: Snapshot) -> bool:
+        """Return whether this is that store; also False if its log lost all that it held then."""
+        log, last = KnownLog(now.log, now.end), self.last
+        return self.directory == _directory(now) and (
+            last is None or not (log.has_expired(last) or why_lost(log, last))
+        )
+
+
 class StoreWatch:
     """Looks at one store again and again. Thread: one at a time."""
 
     def __init__(self, member: Member, config: StoreConfig) -> None:
         self.member, self._config = member, config
         self._lookup: QueueLookup | None = None
+        self._mark = StoreMark(None, None)
         self._content: Inspection | None = None
         self._lags: list[GroupLag] = []
         self._queues_read = 0.0
@@ -102,13 +129,14 @@ class StoreWatch:
         else:
             find_root(self.member.path, self._config, before.snapshot.effects)  # the directory may be gone, or empty
             snapshot = before.snapshot.again()
-            if snapshot.end < before.snapshot.end or snapshot.log.min_offset < before.snapshot.log.min_offset:
+            if not self._mark.is_of(snapshot) or snapshot.log.min_offset < before.snapshot.log.min_offset:
                 self._forget()  # truncated, or another store
-                before = None
+                before, snapshot = None, Snapshot.open(self.member.path, self._config)
         fresh = self._content if now - self._queues_read < QUEUES_AGAIN_S else None
         if before is not None and fresh is not None and _same(before, snapshot):
             return before, fresh
         self._lookup = lookup = QueueLookup(snapshot, before)
+        self._mark = StoreMark.of(snapshot)
         self._content, self._queues_read = inspect_messages(lookup), now
         self._lags = self._all_lags(lookup, self._content)
         return lookup, self._content
@@ -149,6 +177,10 @@ class StoreWatch:
         elif place not in self._times:
             self._times[place] = store_time(lookup, *place)
         return self._times[place]
+
+
+def _directory(snapshot: Snapshot) -> tuple[int, int] | None:
+    return identity(os.path.join(snapshot.root, LOG))
 
 
 def _same(lookup: QueueLookup, now: Snapshot) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 from flintmq.errors import FlintError, UsageError
+from flintmq.ui.stores import OpenStore
 
 T = TypeVar("T")
 C = TypeVar("C", bound="BackgroundCheck[Any]")
@@ -20,12 +21,17 @@ AGAIN_S = 2
 class BackgroundCheck(ABC, Generic[T]):
     """One check of what was named.
 
+    Args:
+        stores: those whose logs are read.
+
     Attributes:
+        marks: the stores as they were at its begin.
         found: the result; None: it runs, or ended with `error`.
         seconds: how long it took, or has taken so far.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, stores: Sequence[OpenStore]) -> None:
+        self.marks = [(one, one.mark()) for one in stores]
         self.done = self.total = 0
         self.found: T | None = None
         self.error = ""
@@ -68,6 +74,14 @@ class BackgroundCheck(ABC, Generic[T]):
 
     def wait(self, seconds: float) -> None:
         self._thread.join(seconds)
+
+
+def current(check: C | None) -> C | None:
+    """Return a check if the stores that it reads are still there; else stop it."""
+    if check is None or all(one.has(mark) for one, mark in check.marks):
+        return check
+    check.stop.set()
+    return None
 
 
 def acted(action: str, now: C | None, make: Callable[[], C], others: Iterable[BackgroundCheck[Any]]) -> C | None:

@@ -18,7 +18,9 @@ from flintmq.forensics.answers.collect import TraceAsked, bytes_to_read, is_sent
 from flintmq.forensics.answers.reading import bytes_for_queues
 from flintmq.forensics.answers.steps import MessageStep, StepKind, step_of
 from flintmq.forensics.answers.trace import DeadLetter, Retry, Trace, trace_in
+from flintmq.forensics.salvage.filler import TOPIC
 from flintmq.format.group_topics import OUTCOME_TOPIC
+from flintmq.format.record import TRANSACTION_MASK, TRANSACTION_PREPARED
 from flintmq.message import StoredMessage
 from flintmq.store.view import StoreView
 from flintmq.ui.links import option
@@ -28,7 +30,7 @@ READ_MAX: Final = 256 << 20
 """Bytes of a log that a page reads."""
 OUTCOMES_MAX: Final = 500_000
 """Outcomes of transactions that a page reads."""
-OUTCOME: Final = "It says how transactions ended, and is the record of no message."
+NO_QUEUE: Final = "It is in no queue: no consumer gets it."
 
 
 @dataclass(frozen=True)
@@ -49,21 +51,16 @@ class Became:
 def became(one: OpenStore, view: StoreView, record: StoredMessage) -> Became:
     step = step_of(record, view.config.delay_ms)
     if step is None:
-        return Became(said=[OUTCOME])
+        return Became(said=[_no_message(record)])
     asked = _asked(step)
-    command = [
-        "trace",
-        one.path,
-        *option("--topic", asked.topic),
-        *option("--key", asked.key),
-        *option("--id", asked.id),
-    ]
+    names = (*option("--topic", asked.topic), *option("--key", asked.key), *option("--id", asked.id))
+    words = one.command("trace", options=names)
     try:
         if what := _too_much(view, asked, step):
-            return Became(None, command, [f"Not looked up here, as it takes reading {what}; the command has no limit."])
+            return Became(None, words, [f"Not looked up here, as it takes reading {what}; the command has no limit."])
         answer = trace_in([Member(one.path, ONLY)], [view], asked)
     except FlintError as error:
-        return Became(None, command, [str(error)])
+        return Became(None, words, [str(error)])
     said = list(answer.notes)
     if answer.report.damage_count:
         said.append("Damage in the log may hide some of its records: Health reads all of it.")
@@ -74,7 +71,17 @@ def became(one: OpenStore, view: StoreView, record: StoredMessage) -> Became:
             if answer.rows
             else "No record says where it comes from."
         )
-    return Became(row, command, said)
+    return Became(row, words, said)
+
+
+def _no_message(record: StoredMessage) -> str:
+    """Say what a record is that is no step of a message."""
+    if record.topic == OUTCOME_TOPIC:
+        return "It says how transactions ended, and is the record of no message."
+    if record.topic == TOPIC.decode():
+        return f"flintmq salvage put it over damaged bytes, of which its body says where and why. {NO_QUEUE}"
+    was = "prepared" if record.sys_flag & TRANSACTION_MASK == TRANSACTION_PREPARED else "rolled back"
+    return f"It was {was} in a transaction, as RocketMQ before 4.3 wrote it. {NO_QUEUE}"
 
 
 def _asked(step: MessageStep) -> TraceAsked:

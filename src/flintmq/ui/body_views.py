@@ -23,6 +23,11 @@ ROW = 16
 NODES = 2000
 DEPTH = 24
 VALUE_CHARS = 2000
+AS_WRITTEN: Any = {
+    **dict.fromkeys(("parse_float", "parse_int", "parse_constant"), str.encode),
+    "object_pairs_hook": tuple,
+}
+"""Numbers are bytes, which keep their digits; an object is a tuple of pairs, in which a name may come again."""
 
 
 class FoldedNode(NamedTuple):
@@ -99,7 +104,7 @@ def tree(body: bytes) -> FoldedNode | None:
     if len(body) > JSON_BYTES or body.lstrip()[:1] not in (b"{", b"["):
         return None
     try:
-        value = json.loads(body)
+        value = json.loads(body, **AS_WRITTEN)
     except (ValueError, RecursionError):
         return None
     return _Tree().node("", value, 0)
@@ -111,11 +116,12 @@ class _Tree:
 
     def node(self, name: str, value: Any, depth: int) -> FoldedNode:
         self.left -= 1
-        if not isinstance(value, (dict, list)):
+        if not isinstance(value, tuple | list):
             kind = "text" if isinstance(value, str) else "word"
-            return FoldedNode(visible(name), kind, visible(json.dumps(value, ensure_ascii=False), VALUE_CHARS))
-        kind = "object" if isinstance(value, dict) else "list"
-        pairs = value.items() if isinstance(value, dict) else ((str(number), one) for number, one in enumerate(value))
+            text = value.decode() if isinstance(value, bytes) else json.dumps(value, ensure_ascii=False)
+            return FoldedNode(visible(name), kind, visible(text, VALUE_CHARS))
+        kind = "object" if isinstance(value, tuple) else "list"
+        pairs = value if kind == "object" else ((str(number), one) for number, one in enumerate(value))
         members = []
         for key, one in pairs if depth < DEPTH else ():
             if self.left <= 0:

@@ -12,8 +12,8 @@ from flintmq.cli.output import dumps
 from flintmq.cli.values import stores_given
 from flintmq.errors import MessageNotFoundError, UnfinishedError, UsageError, without_secrets
 from flintmq.ui.asked import Ask
-from flintmq.ui.background import AGAIN_S, BackgroundCheck, acted
-from flintmq.ui.links import option
+from flintmq.ui.background import AGAIN_S, BackgroundCheck, acted, current
+from flintmq.ui.links import command_of, option
 from flintmq.ui.page import UiPage
 from flintmq.ui.stores import OpenStore
 
@@ -45,9 +45,9 @@ class NamedTable:
 class TableCheck(BackgroundCheck[Any]):
     """One comparison of the table with its stores, as `flintmq diff` does it."""
 
-    def __init__(self, table: NamedTable) -> None:
+    def __init__(self, table: NamedTable, stores: Sequence[OpenStore]) -> None:
         self.table = table
-        super().__init__()
+        super().__init__(stores)
 
     def work(self) -> Any:
         one = self.table
@@ -61,7 +61,7 @@ class TableCheck(BackgroundCheck[Any]):
 
 
 def export(ui: Ui, _: OpenStore | None, ask: Ask) -> UiPage:
-    table, check = _named(ui), ui.comparison
+    table, check = _named(ui), current(ui.comparison)
     try:
         content = table.content()
     except UsageError as error:  # it was there at the start
@@ -71,6 +71,7 @@ def export(ui: Ui, _: OpenStore | None, ask: Ask) -> UiPage:
         "content": content,
         "path": without_secrets(table.path),
         "check": check,
+        "replaced": check is not ui.comparison,
         "found": found,
         "most": BROKERS_SHOWN,
         "runs_most": RUNS_SHOWN,
@@ -84,8 +85,9 @@ def export(ui: Ui, _: OpenStore | None, ask: Ask) -> UiPage:
             yield dumps(check.progress)
 
     catalog = option("--catalog", table.catalog)
-    command = ["inspect", *table.stores, "--history", table.path, *catalog]
-    compare = [["diff", *table.stores, table.path, *catalog]] if len(table.stores) == 1 else []  # it takes a pattern
+    command = command_of("inspect", *table.stores, options=[*option("--history", table.path), *catalog])
+    # `diff` takes a pattern, and no list.
+    compare = [command_of("diff", *table.stores, table.path, options=catalog)] if len(table.stores) == 1 else []
     only, again = ui.stores.all[0] if len(ui.stores) == 1 else None, AGAIN_S * running
     return UiPage("export.html", "Export", words, command, lines, tab="export", store=only, again_s=again, also=compare)
 
@@ -96,7 +98,7 @@ def act(ui: Ui, action: str) -> None:
     Raises UsageError: as acted.
     """
     table = _named(ui)
-    ui.comparison = acted(action, ui.comparison, lambda: TableCheck(table), ui.all_checks)
+    ui.comparison = acted(action, current(ui.comparison), lambda: TableCheck(table, ui.stores.all), ui.all_checks)
 
 
 def _named(ui: Ui) -> NamedTable:

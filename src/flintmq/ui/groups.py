@@ -42,7 +42,7 @@ def groups(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
         "q": text,
         "most": GROUPS_SHOWN,
     }
-    return UiPage("groups.html", "Groups", words, ["inspect", one.path], inspect_lines([one]), tab="groups", store=one)
+    return UiPage("groups.html", "Groups", words, one.command("inspect"), inspect_lines([one]), tab="groups", store=one)
 
 
 def group(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
@@ -62,7 +62,7 @@ def group(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
         "problems": _problems(figures),
         "most": QUEUES_SHOWN,
     }
-    return UiPage("group.html", name, words, ["inspect", one.path], inspect_lines([one]), tab="groups", store=one)
+    return UiPage("group.html", name, words, one.command("inspect"), inspect_lines([one]), tab="groups", store=one)
 
 
 def _problems(figures: StoreFigures) -> list[str]:

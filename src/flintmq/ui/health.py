@@ -17,7 +17,7 @@ from flintmq.format.consume_queue import UNIT_SIZE
 from flintmq.store.layout import directories
 from flintmq.store.layout.directories import find_root
 from flintmq.ui.asked import Ask
-from flintmq.ui.background import AGAIN_S, BackgroundCheck, acted
+from flintmq.ui.background import AGAIN_S, BackgroundCheck, acted, current
 from flintmq.ui.links import link
 from flintmq.ui.messages import explained
 from flintmq.ui.page import UiPage, shell_word
@@ -36,7 +36,7 @@ class StoreCheck(BackgroundCheck[Verification]):
     def __init__(self, one: OpenStore, before: StoreCheck | None) -> None:
         self.one, self.findings = one, Findings()
         self.whole_before = None if before is None else before.last_whole
-        super().__init__()
+        super().__init__([one])
 
     @property
     def last_whole(self) -> StoreCheck | None:
@@ -50,10 +50,11 @@ class StoreCheck(BackgroundCheck[Verification]):
 def health(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
     assert one is not None
     find_root(one.path, one.config, one.effects)  # a store that is gone has no findings
-    check = ui.checks.get(one.number)
+    check = current(ui.checks.get(one.number))
     running = check is not None and check.running
     words = {
         "check": check,
+        "replaced": check is None and one.number in ui.checks,
         "running": running,
         "defects": list(check.findings.defects[:SHOWN]) if check is not None else [],
         "notes": list(check.findings.notes[:SHOWN]) if check is not None else [],
@@ -70,21 +71,21 @@ def health(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
             yield dumps(check.progress if check is not None else NOT_BEGUN)
 
     again = AGAIN_S if running else 0
-    return UiPage("health.html", "Health", words, ["verify", one.path], lines, tab="health", store=one, again_s=again)
+    return UiPage("health.html", "Health", words, one.command("verify"), lines, tab="health", store=one, again_s=again)
 
 
 def finding(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
     """Explain the file and the place of a finding, by the finding's number."""
     assert one is not None
-    check, number = ui.checks.get(one.number), ask.number("number")
+    check, number = current(ui.checks.get(one.number)), ask.number("number")
     if check is None or number >= len(check.findings.defects):
         raise MessageNotFoundError("there is no such finding any more; verify again on the page Health")
     defect = check.findings.defects[number]
     page = explained(one, defect.file, defect.position)
     page.tab = "health"
     page.words |= {"defect": defect, "in_queue": _in_queue(one, defect)}
-    command = shlex.split(mend(defect.code, one.path))
-    page.mend = command[1:] if command[0] == "flintmq" else ()
+    first, *mends = shlex.split(mend(defect.code, one.path))
+    page.mend = mends if first == "flintmq" else ()
     return page
 
 
@@ -108,6 +109,7 @@ def act(ui: Ui, one: OpenStore, action: str) -> None:
 
     Raises UsageError: as acted.
     """
-    check = acted(action, ui.checks.get(one.number), partial(StoreCheck, one, ui.checks.get(one.number)), ui.all_checks)
+    before = current(ui.checks.get(one.number))
+    check = acted(action, before, partial(StoreCheck, one, before), ui.all_checks)
     if check is not None:
         ui.checks[one.number] = check

@@ -24,6 +24,13 @@ def message_link(store: int, message: StoredMessage) -> str:
     return link(store, "message", topic=m.topic, queue=m.queue_id, offset=m.queue_offset, at=m.physical_offset)
 
 
+def command_of(name: str, *arguments: str, options: Sequence[str] = ()) -> list[str]:
+    """Return the words of a command; arguments come after `--` if one looks like an option."""
+    if any(one.startswith("-") for one in arguments):
+        return [*name.split(), *options, "--", *arguments]
+    return [*name.split(), *arguments, *options]
+
+
 def option(word: str, value: object) -> Sequence[str]:
     """Return an option and its value for a command; nothing where there is no value."""
     if value in (None, ""):

@@ -22,7 +22,7 @@ from flintmq.ui.asked import Ask
 from flintmq.ui.became import became
 from flintmq.ui.body_views import views_of
 from flintmq.ui.hex_dump import dump
-from flintmq.ui.links import link, message_link
+from flintmq.ui.links import command_of, link, message_link, option
 from flintmq.ui.page import UiPage, visible
 from flintmq.ui.stores import OpenStore
 from flintmq.ui.topics import Nearest, is_in_queue, passed_over
@@ -71,8 +71,8 @@ def message(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
         "at_ms": figures.at_ms,
     }
     place = [found.topic, str(found.queue_id), str(found.queue_offset)]
-    bytes_of_it = ["explain", file, "--at", str(position)]
-    command = ["get", one.path, *place] if queued else bytes_of_it
+    bytes_of_it = command_of("explain", file, options=["--at", str(position)])
+    command = one.command("get", *place) if queued else bytes_of_it
     title = f"{visible(found.topic)} / {found.queue_id} / {found.queue_offset}"
 
     def lines() -> Iterator[str]:
@@ -122,7 +122,7 @@ def explained(one: OpenStore, file: str, position: int | None) -> UiPage:
         "after": _neighbour(lines, max(here) + 1) if here else None,
         "record": (found.place.start or 0) + fields[0].offset if sound else None,
     }
-    command = ["explain", file] + ([] if position is None else ["--at", str(position)])
+    command = command_of("explain", file, options=option("--at", position))
     title = os.path.basename(file) + ("" if position is None else f" at {position:,}")
 
     def all_lines() -> Iterator[str]:

@@ -17,6 +17,8 @@ from flintmq.forensics.store_figures import StoreFigures
 from flintmq.store.read.undelivered import DELAYS, HALVES, POPS, TIMERS
 from flintmq.ui import rates
 from flintmq.ui.asked import Ask
+from flintmq.ui.background import current
+from flintmq.ui.links import command_of
 from flintmq.ui.page import UiPage, time_text
 from flintmq.ui.stores import Look, OpenStore, state_text
 
@@ -61,7 +63,7 @@ def home(ui: Ui, _: OpenStore | None, ask: Ask) -> UiPage:
         "messages": sum(one.content.messages for one in figures),
         "bytes": sum(one.content.log.end - one.content.log.begin for one in figures),
     }
-    command = ["inspect", *(one.path for one in ui.stores.all)]
+    command = command_of("inspect", *(one.path for one in ui.stores.all))
     title = f"{len(looks)} stores"
     return UiPage("overview.html", title, words, command, inspect_lines(ui.stores.all), tab="overview")
 
@@ -83,7 +85,7 @@ def store(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
         "going": unread_by_group(figures.retention) if figures.retention is not None else {},
         "groups": sorted(content.groups, key=lambda group: (-group.lag, group.name)),
     }
-    command = ["inspect", one.path]
+    command = one.command("inspect")
     return UiPage("store.html", one.name, words, command, inspect_lines([one]), tab="overview", store=one)
 
 
@@ -100,7 +102,7 @@ def retention(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
     def lines() -> Iterable[str]:
         return [dumps(retention_plan.explain(one.path, one.config))]
 
-    command = ["retention", "explain", one.path]
+    command = one.command("retention explain")
     return UiPage("retention.html", "Retention", words, command, lines, tab="retention", store=one)
 
 
@@ -113,7 +115,7 @@ def _attention(ui: Ui, look: Look) -> Iterator[Attention]:
     if figures is None:
         yield Attention(0, one, f"it cannot be read: {look.error}")
         return
-    content, check = figures.content, ui.checks.get(one.number)
+    content, check = figures.content, current(ui.checks.get(one.number))
     checks = [] if check is None else [check, *([check.last_whole] if check.last_whole else [])]
     if count := max((found.findings.defect_count for found in checks), default=0):
         yield Attention(0, one, f"the check found {count:,} defect{'s' * (count != 1)}", "health")

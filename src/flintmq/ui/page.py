@@ -106,10 +106,16 @@ def rendered(ui: Ui, page: UiPage) -> str:
     return "".join(pieces(ui, page))
 
 
+def _with(words: Sequence[str], options: Sequence[str]) -> list[str]:
+    """Add options to the words of a command, before the `--` of links.command_of."""
+    at = words.index("--") if "--" in words else len(words)
+    return [*words[:at], *options, *words[at:]]
+
+
 def pieces(ui: Ui, page: UiPage) -> Iterator[str]:
     """Yield the page's text as the template makes it, for pages whose rows are found meanwhile."""
     told = [("The same as a command", page.command), *(("and", words) for words in page.also), (MENDS, page.mend)]
-    commands = [(label, [*words, *ui.given_words(words[0])]) for label, words in told if words]
+    commands = [(label, _with(words, ui.given_words(words[0]))) for label, words in told if words]
     given = {
         "ui": ui, "page": page, "title": page.title, "store": page.store, "commands": commands,
         **page.words,

@@ -27,10 +27,10 @@ from flintmq.message import StoredMessage
 from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.index.reader import IndexFileReader, discover
 from flintmq.ui.asked import Ask
-from flintmq.ui.links import option
+from flintmq.ui.links import command_of, option
 from flintmq.ui.page import UiPage
 from flintmq.ui.stores import OpenStore
-from flintmq.ui.topics import passed_over
+from flintmq.ui.topics import ALL_TOPICS, Nearest, passed_over, queues_of
 
 if TYPE_CHECKING:
     from flintmq.ui.app import Ui
@@ -79,7 +79,7 @@ class SearchEnding(NamedTuple):
     begin: int | None = None
 
 
-Found = Hit | UnreadableHit | SoFar | SearchEnding
+Found = Hit | UnreadableHit | SoFar | SearchEnding | Nearest
 
 
 class Over(Exception):
@@ -158,14 +158,12 @@ class SearchWords:
         )
 
     def command(self, how: str, stores: Sequence[OpenStore]) -> list[str]:
-        names = {"key": "--key", "text": "--grep", "property": "--property"}
-        found = ["scan", *(one.path for one in stores)]
-        if how:
-            found += option(names[how], self.q)
-        found += [*option("--topic", self.topic), *option("--tag", self.tag)]
+        names = {"": "", "key": "--key", "text": "--grep", "property": "--property"}
+        found = [*option(names[how], how and self.q), *option("--topic", self.topic), *option("--tag", self.tag)]
         found += [*option("--since", self.since), *option("--until", self.until)]
-        found += option("--from-offset", self.begin or "")
-        return [*found, "--skip-damage", "--limit", str(self.limit), *(["--decompress"] if self.unpack else [])]
+        found += [*option("--from-offset", self.begin or ""), "--skip-damage", "--limit", str(self.limit)]
+        found += ["--decompress"] if self.unpack else []
+        return command_of("scan", *(one.path for one in stores), options=found)
 
 
 def search(ui: Ui, _: OpenStore | None, ask: Ask) -> UiPage:
@@ -192,6 +190,8 @@ def search(ui: Ui, _: OpenStore | None, ask: Ask) -> UiPage:
                 if not left:
                     return
                 yield ""  # nothing yet: the reader may be gone
+        if not wanted.empty and left == wanted.limit and (unknown := _unknown_topic(wanted, stores)):
+            raise unknown
 
     title = "Search" if wanted.empty else f"Search: {wanted.q or wanted.topic or wanted.tag or 'time'}"
     return UiPage(
@@ -226,13 +226,30 @@ def _watched(ui: Ui, wanted: SearchWords, stores: Sequence[OpenStore]) -> Iterat
         raise UsageError("as many searches run as this server allows; stop one, or wait")
     try:
         left = wanted.limit
-        end = time.monotonic() + SECONDS
+        end, whole = time.monotonic() + SECONDS, True
         for one in stores:
             for item in _in_store(wanted, one, left, Until(end, ui.closing)):
                 left -= isinstance(item, Hit)
+                whole = whole and not (isinstance(item, SearchEnding) and not item.whole)
                 yield item
+        if left == wanted.limit and whole and (unknown := _unknown_topic(wanted, stores)):
+            yield unknown
     finally:
         ui.searches.release()
+
+
+def _unknown_topic(wanted: SearchWords, stores: Sequence[OpenStore]) -> Nearest | None:
+    """Return an error if no store has the topic; it is known that no log has messages of it."""
+    found: list[Nearest] = []
+    for one in stores if wanted.topic else ():
+        try:
+            queues_of(one, one.view(), wanted.topic)
+            return None
+        except Nearest as error:
+            found.append(error)
+        except (FlintError, OSError):
+            return None  # of a store that cannot be read nobody knows
+    return min(found, key=lambda error: error.words == ALL_TOPICS, default=None)
 
 
 def _topics(stores: Sequence[OpenStore]) -> list[str]:
@@ -298,10 +315,11 @@ class _Walk:
     def __init__(self, wanted: SearchWords, one: OpenStore, how: str, until: Until) -> None:
         self.one, self.until, self.over, self.begin = one, until, False, wanted.begin
         self.done = self.total = 0
-        self.names = {"key": "keys and ids", "text": "bodies", "property": "properties", "": "records"}[how]
-        bodies = Bodies(wanted.unpack)
+        text = "bodies" if wanted.unpack else "bodies, as stored,"
+        self.names = {"key": "keys and ids", "text": text, "property": "properties", "": "records"}[how]
+        self.bodies = _Unpacked(wanted.unpack and how == "text")
         selection = wanted.selection(how)
-        self.scan = MessageScan(one.path, selection, one.config, bodies, True, self._note, begin=wanted.begin)
+        self.scan = MessageScan(one.path, selection, one.config, self.bodies, True, self._note, begin=wanted.begin)
 
     def _note(self, done: int, total: int) -> None:
         self.done, self.total = done, total
@@ -321,7 +339,7 @@ class _Walk:
 
     @property
     def lost(self) -> int:
-        return self.scan.report.damage_count
+        return self.scan.report.damage_count + self.bodies.failed
 
     def text(self) -> str:
         zones = self.scan.walk.zones
@@ -332,9 +350,22 @@ class _Walk:
             found += f" of log ({size(skipped)} left out: their zones say that nothing wanted is there)"
         else:
             found += " of log"
-        if self.lost:
-            found += f"; {self.lost} damaged place{'s' * (self.lost > 1)} skipped"
+        if damaged := self.scan.report.damage_count:
+            found += f"; {damaged} damaged place{'s' * (damaged > 1)} skipped"
+        if count := self.bodies.failed:
+            found += f"; {count} compressed bod{'ies' if count > 1 else 'y'} left out, from {self.bodies.first_failure}"
         return found
+
+
+class _Unpacked(Bodies):
+    """Bodies to search; one that no package here decompresses does not end the search."""
+
+    def of(self, message: StoredMessage) -> bytes:
+        try:
+            return super().of(message)
+        except FlintError as error:  # a package is missing
+            self._fail(message, str(error))
+            return message.body
 
 
 def _at_once(wanted: SearchWords, one: OpenStore, unread: set[int]) -> Iterator[Hit]:

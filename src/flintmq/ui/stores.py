@@ -6,16 +6,18 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from flintmq.cli.text import duration
 from flintmq.cluster.member import Member
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import FlintError, MessageNotFoundError, without_secrets
-from flintmq.forensics.store_figures import StoreFigures, StoreWatch
+from flintmq.forensics.store_figures import StoreFigures, StoreMark, StoreWatch
 from flintmq.storage.files.store_url import effects_for
 from flintmq.store.layout.directories import find_root
 from flintmq.store.view import StoreView, open_store
+from flintmq.ui.links import command_of
 
 FRESH_S = 1.0
 """Seconds for which a look at a store counts; several requests of one page share it."""
@@ -41,9 +43,14 @@ class OpenStore:
         self.effects = effects_for(self.path, config.s3)
         self._lock = threading.Lock()
         self._view: StoreView | None = None
+        self._mark = StoreMark(None, None)
         self._watch = StoreWatch(member, config)
         self._figures: StoreFigures | None = None
         self._viewed = self._looked = -FRESH_S
+
+    def command(self, name: str, *arguments: str, options: Sequence[str] = ()) -> list[str]:
+        """Return the words of a command on this store, as command_of."""
+        return command_of(name, self.path, *arguments, options=options)
 
     def view(self) -> StoreView:
         """Return the view as it is now.
@@ -52,15 +59,28 @@ class OpenStore:
         """
         with self._lock:
             now = time.monotonic()
-            if self._view is None:
-                self._view = open_store(self.path, config=self.config)
-            elif now - self._viewed > FRESH_S:
+            if self._view is not None and now - self._viewed <= FRESH_S:
+                return self._view
+            if self._view is not None:
                 find_root(self.path, self.config, self.effects)
                 self._view.refresh()
-            else:
-                return self._view
+            if self._view is None or not self._mark.is_of(self._view._now.snapshot):
+                self._view = open_store(self.path, config=self.config)
+            self._mark = StoreMark.of(self._view._now.snapshot)
             self._viewed = time.monotonic()
             return self._view
+
+    def mark(self) -> StoreMark | None:
+        """Mark the store that is there now; None if it cannot be opened."""
+        with suppress(FlintError, OSError):
+            return StoreMark.of(self.view()._now.snapshot)
+        return None
+
+    def has(self, mark: StoreMark | None) -> bool:
+        """Return whether the store of a mark is there now; True also where none could be made."""
+        with suppress(FlintError, OSError):
+            return mark is None or mark.is_of(self.view()._now.snapshot)
+        return False
 
     def figures(self) -> StoreFigures:
         with self._lock:

@@ -58,7 +58,7 @@ def tail(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
         "unknown": bool(topic) and topic not in view.topics(),
         "near": closest(topic, {name: name for name in view.topics()}) if topic else None,
     }
-    command = ["tail", one.path, topic, *option("--tag", tag), "--follow"] if topic else ()
+    command = one.command("tail", topic, options=[*option("--tag", tag), "--follow"]) if topic else ()
     return UiPage("tail.html", "Tail", words, command, json_lines(newest), tab="tail", store=one)
 
 

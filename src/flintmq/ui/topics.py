@@ -32,6 +32,7 @@ QUEUES_SHOWN = 256
 NEWEST = 10
 MESSAGES_SHOWN = 50
 GROUPS_DRAWN = 24
+ALL_TOPICS = "all topics"
 
 
 class Nearest(MessageNotFoundError):
@@ -64,14 +65,14 @@ def topics(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
     else:
         found.sort(key=lambda topic: (-topic.messages, topic.name))
     words = {"topics": found, "all": len(content.topics), "q": text, "most": TOPICS_SHOWN}
-    return UiPage("topics.html", "Topics", words, ["inspect", one.path], inspect_lines([one]), tab="topics", store=one)
+    return UiPage("topics.html", "Topics", words, one.command("inspect"), inspect_lines([one]), tab="topics", store=one)
 
 
 def topic(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
     """Show a topic: its queues and their skew, rates, groups, first and newest messages."""
     assert one is not None
     view, name = one.view(), ask.needed("name")
-    queues = _queues(one, view, name)
+    queues = queues_of(one, view, name)
     tail = TopicTail(view, name, expected=True)
     newest = tail.last(NEWEST)
     figures = one.figures()
@@ -89,7 +90,7 @@ def topic(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
         "most": QUEUES_SHOWN,
         "lost": tail.report.damage_count,
     }
-    command = ["tail", one.path, name, "--limit", str(NEWEST)]
+    command = one.command("tail", name, options=["--limit", str(NEWEST)])
     return UiPage("topic.html", name, words, command, json_lines(newest), tab="topics", store=one)
 
 
@@ -97,7 +98,7 @@ def queue(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
     """Show messages of a queue from an offset or a time on; without either the newest."""
     assert one is not None
     view, name, number = one.view(), ask.needed("topic"), ask.number("queue", most=(1 << 31) - 1)
-    known = _queues(one, view, name)
+    known = queues_of(one, view, name)
     info = next((queue for queue in known if queue.queue_id == number), None)
     if info is None:
         text = f"topic {short(name)} has no queue {number}"
@@ -120,10 +121,11 @@ def queue(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
         "groups": _places(one, info),
         "all_queues": known[:QUEUES_SHOWN],
     }
+    limit = ["--limit", str(MESSAGES_SHOWN)]
     if begin == last:
-        command = ["tail", one.path, name, "--queue", str(number), "--limit", str(MESSAGES_SHOWN)]
+        command = one.command("tail", name, options=["--queue", str(number), *limit])
     else:
-        command = ["get", one.path, name, str(number), str(begin), "--limit", str(MESSAGES_SHOWN)]
+        command = one.command("get", name, str(number), str(begin), options=limit)
     title = f"{visible(name)} / {number}"
     return UiPage("queue.html", title, words, command, json_lines(messages), tab="topics", store=one)
 
@@ -167,7 +169,7 @@ def is_in_queue(view: StoreView, message: StoredMessage) -> bool:
         return False
 
 
-def _queues(one: OpenStore, view: StoreView, topic: str) -> list[QueueInfo]:
+def queues_of(one: OpenStore, view: StoreView, topic: str) -> list[QueueInfo]:
     """Return the queues of a topic; of one that is unknown say which name is near."""
     queues = view.queues(topic)
     if not queues and topic not in view.configured_topics:
@@ -177,7 +179,7 @@ def _queues(one: OpenStore, view: StoreView, topic: str) -> list[QueueInfo]:
         except MessageNotFoundError as error:
             near = closest(topic, {name: name for name in view.topics()})
             if near is None:
-                raise Nearest(str(error), "all topics", link(one.number, "topics")) from None
+                raise Nearest(str(error), ALL_TOPICS, link(one.number, "topics")) from None
             raise Nearest(str(error), f"topic {visible(near)}", link(one.number, "topic", name=near)) from None
         queues = view.queues(topic)
     return queues

@@ -104,8 +104,8 @@ def waiting(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
 
 
 def _part(one: OpenStore, kind: str, limit: int, group: str) -> WaitingPart:
-    command = [kind, one.path, *option("--group", group if kind == DEAD else "")]
-    part = WaitingPart(kind, command + (["--limit", str(limit)] if limit != SHOWN else []))
+    words = [*option("--group", group if kind == DEAD else ""), *option("--limit", limit if limit != SHOWN else None)]
+    part = WaitingPart(kind, one.command(kind, options=words))
     try:
         if much := _too_much(one.view(), kind):
             raise UnfinishedError(f"not looked up here, as it takes reading {much}; the command has no limit")

@@ -272,7 +272,7 @@ NOTES: Final[dict[str, str]] = {
 
 def mend(code: str, root: str) -> str:
     """Return the command for a defect of the store at `root`, quoted; DIR is left to choose."""
-    return DEFECTS[code].mend.replace("STORE", shlex.quote(root))
+    return DEFECTS[code].mend.replace("STORE", shlex.quote(f"./{root}" if root.startswith("-") else root))
 
 
 def in_place(code: str) -> bool:

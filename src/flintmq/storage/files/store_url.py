@@ -171,14 +171,14 @@ def outside_store(
     if is_remote(source) or is_remote(path):
         return path
     config = config or StoreConfig()
-    places = [_identity(place) for place in _places(source, config)]
+    places = [identity(place) for place in _places(source, config)]
     taken = {place for place in places if place is not None}
     # A link may be replaced in its own directory, or be followed when it is written to: check both places.
     folder, name = os.path.split(os.path.abspath(path))
     beside = os.path.join(os.path.realpath(folder), name)
     for real in {os.path.realpath(path), beside}:
-        own = root_itself and _identity(real) == _identity(os.path.realpath(source))
-        if not own and any(_identity(above) in taken for above in _upward(real)):
+        own = root_itself and identity(real) == identity(os.path.realpath(source))
+        if not own and any(identity(above) in taken for above in _upward(real)):
             raise UsageError(f"{path} is inside the store, where this command writes nothing; give another place")
     return path
 
@@ -195,8 +195,8 @@ def _places(root: str, config: StoreConfig) -> Iterator[str]:
         yield parent
 
 
-def _identity(path: str) -> tuple[int, int] | None:
-    """Return device and inode of a directory; None if there is none."""
+def identity(path: str) -> tuple[int, int] | None:
+    """Return device and inode of a directory; None if there is none, or on object storage."""
     try:
         found = os.stat(path)
     except (OSError, ValueError):
