@@ -297,6 +297,22 @@ def test_a_view_is_of_its_moment_until_it_is_refreshed(golden, tmp_path):
     assert view.get("Orders", 0, 184).queue_offset == 184
 
 
+@pytest.mark.parametrize("longer", [0, 1, 50])
+def test_a_refresh_tells_another_log_in_the_same_place(tmp_path, longer):
+    """Without files of queues the log tells them, and of a log that went on only its end is read again."""
+    for name, topic, count in (("a", "T", 5), ("b", "U", 5 + longer)):
+        with open_small(tmp_path / name) as store:
+            store.put_many([Message(topic, b"body", keys=f"{n}") for n in range(count)])
+        shutil.rmtree(tmp_path / name / "consumequeue")
+    with open_store(tmp_path / "a", set=KEYS) as view:
+        assert [(one.topic, one.min_offset, one.max_offset) for one in view.queues()] == [("T", 0, 5)]
+        shutil.rmtree(tmp_path / "a")
+        (tmp_path / "b").rename(tmp_path / "a")
+        view.refresh()
+        assert [(one.topic, one.min_offset, one.max_offset) for one in view.queues()] == [("U", 0, 5 + longer)]
+        assert [one.topic for one in view.messages()] == ["U"] * (5 + longer)
+
+
 def test_readers_in_many_threads_while_the_store_changes(store, copy):
     view = open_store(copy, set=store.config)
     plain = store.rows[1500::29]

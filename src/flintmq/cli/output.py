@@ -194,7 +194,9 @@ def _plain(value: Any) -> Any:
 def error_line(error: Exception, message: str, exit_code: int, as_json: bool) -> str:
     if not as_json:
         return f"flintmq: {printable(message)}"
-    fields: dict[str, object] = {"error": type(error).__name__, "exit_code": exit_code, "message": message}
+    kinds = type(error).__mro__
+    name = next((kind.__name__ for kind in kinds if kind.__module__ == FlintError.__module__), kinds[0].__name__)
+    fields: dict[str, object] = {"error": name, "exit_code": exit_code, "message": message}
     if isinstance(error, CorruptStoreError):
         fields |= {"file": error.file, "position": error.position, "reason": error.reason}
     return dumps(fields)

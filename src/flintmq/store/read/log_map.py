@@ -18,6 +18,7 @@ from flintmq.format.record import INNER_BATCH
 from flintmq.format.record_view import QUEUE, size_at
 from flintmq.format.text import java_decode, java_encode
 from flintmq.message import StoredMessage, stored_message
+from flintmq.store.commitlog.anchor import KnownLog, LogAnchor, anchor_at, why_lost
 from flintmq.store.commitlog.files import LARGEST_OFFSET, LogFiles
 from flintmq.store.commitlog.predicate import Predicate, Selector
 from flintmq.store.commitlog.report import Report
@@ -53,6 +54,7 @@ class LogMap:
         self._delay_ms, self._batch_topics = rules.delay_ms, set(rules.batch_topics)
         self.deletions = rules.deletions
         self.report = Report()
+        self._last: LogAnchor | None = None  # the last record
         self._segments = array("q")  # log offset of each segment's first record
         self._queues: dict[QueueName, array[int]] = {}  # repeated: segment, lowest offset, end of offsets
         # Queue and segment of the last walk, its first offset, and the newest record of each offset.
@@ -61,10 +63,14 @@ class LogMap:
     def copy(self) -> LogMap:
         """Return a copy that can be extended independently."""
         twin = LogMap(self.begin, self._rules())
-        twin.end, twin._segments = self.end, self._segments[:]
+        twin.end, twin._last, twin._segments = self.end, self._last, self._segments[:]
         twin.report.add(self.report)
         twin._queues = {name: found[:] for name, found in self._queues.items()}
         return twin
+
+    def is_of(self, log: LogFiles, end: int) -> bool:
+        """Return whether a log that ends at `end` has the records of this map, and is not another one in its place."""
+        return self.end <= end and (self._last is None or not why_lost(KnownLog(log, end), self._last))
 
     def is_batch(self, topic: str) -> bool:
         """Return whether a topic is of type BatchCQ, by the rules or by an inner batch in the log."""
@@ -77,9 +83,10 @@ class LogMap:
         """
         dispatcher = self._dispatcher()
         selector = Selector(Predicate(topics=None if topic is None else frozenset([topic])))
-        self._walked = None
+        self._walked = last = None
         walk = LogWalk(log, begin=self.end, end=end, strict=False, report=self.report)
         for piece in walk if end > self.end else ():
+            last = piece.base + piece.positions[piece.count - 1]
             if not self._segments or piece.base + piece.positions[0] - self._segments[-1] >= SEGMENT_BYTES:
                 self._segments.append(piece.base + piece.positions[0])
             if self._meets_batches(piece):
@@ -98,6 +105,8 @@ class LogMap:
         for lost in walk.deleted:
             self.report.damage(lost)
         self.end = max(self.end, end)
+        if last is not None:
+            self._last = anchor_at(log, last, end)
 
     def _dispatcher(self) -> Dispatcher:
         return Dispatcher(self._rules())

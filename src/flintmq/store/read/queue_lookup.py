@@ -675,7 +675,7 @@ class QueueLookup:
         begin, end = self.dispatched_end(), self.snapshot.end
         before, self._map_before = self._map_before, None
         is_same = before is not None and before.deletions == self._rules.deletions
-        if before is not None and is_same and before.begin == begin and before.end <= end:
+        if before is not None and is_same and before.begin == begin and before.is_of(self.snapshot.log, end):
             found = before.copy()
         else:
             found = LogMap(begin, self._rules)
