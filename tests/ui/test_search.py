@@ -207,7 +207,10 @@ def test_a_topic_that_no_store_has_is_said_with_a_near_one(ask: Asker, run: Run,
             page = html.unescape(client.get(f"/search?{words}topic=order").text)
             assert "topic 'order': there is no such topic" in page and ">topic Orders</a>" in page, page
             answer = json.loads(client.get(f"/search?{words}topic=order&format=json").text)
-            assert answer["exit_code"] == 7 and "there is no such topic" in answer["message"], answer
+            assert (answer["exit_code"], answer["error"]) == (
+                7,
+                "MessageNotFoundError",
+            ) and "there is no such topic" in answer["message"], answer
         assert "there is no such topic" in client.get("/search?topic=zzzzzzz").text
         for place in ("q=nothing&topic=Orders", "q=order-7&topic=Payments", "q=nothing"):
             assert "no such topic" not in client.get(f"/search?{place}").text, place
