@@ -49,7 +49,7 @@ def first_page(store: Path, queues: int) -> tuple[float, float, float]:
 
 def run(store: Path, topics: int, queues: int, messages: int, rounds: int) -> int:
     if not store.exists():
-        write_store(store, messages, topics=topics, queues=queues, config={"mappedFileSizeConsumeQueue": 4000})
+        write_store(store, messages, topics=topics, queues=queues)
     found = []
     for number in range(1, rounds + 1):
         found.append(first_page(store, topics * queues))

@@ -342,7 +342,8 @@ class QueueLookup:
         snapshot, there = self.snapshot, self.file_names(topic)
         if not self.has_files or self._misleading or self._tail().begin <= snapshot.log.min_offset:
             return frozenset()
-        found, topics = self._last_dispatched(topic), snapshot.broker.topics
+        found = self._last_map if topic is None else self._last_dispatched(topic)
+        topics = snapshot.broker.topics
         wanted = {
             name
             for name in found.names()
