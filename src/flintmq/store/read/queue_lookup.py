@@ -387,7 +387,7 @@ class QueueLookup:
 
     @cached_property
     def _last_runs(self) -> dict[QueueName, QueueRun]:
-        """Return of each queue the last segment of the dispatched log with its records; reads all of it."""
+        """Return for each queue the last segment of the dispatched log that has its records."""
         log, stop, found = self.snapshot.log, self._tail().begin, dict[QueueName, QueueRun]()
         for file in log.files:  # a map of all has each queue in each segment
             part = LogMap(file.start, self._rules)

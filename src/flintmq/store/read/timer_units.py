@@ -1,4 +1,4 @@
-"""Reads the units of a store's timer log, and says what the log lacks beside the records that it is of."""
+"""Reads the units of a timer log, and compares it with the records of the timer's topic."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def timer_units(
     records: Callable[[int | None, int | None], Iterable[StoredMessage]],
     lost: Callable[[str], None],
 ) -> Iterator[LogUnit]:
-    """Yield the units of the timer log; call `lost` if it, or the check, lacks something beside the log.
+    """Yield the units of the timer log; call `lost` where it, or the check, contradicts the log.
 
     RocketMQ makes no unit of a message that is due at once.
 

@@ -61,7 +61,9 @@ class _NotKnownError(Exception):
 def undelivered(
     lookup: QueueLookup, clean: bool | None = None, kinds: Sequence[str] = (*_TEXTS, COMPACTED)
 ) -> list[Undelivered]:
-    """Return what waits in a store, by kind; an empty list if nothing does. Damage makes a number unknown.
+    """Return what waits in a store, by kind; an empty list if nothing does.
+
+    Where damage may hide some, their number is not known, which is no error.
 
     `clean`: whether it stopped cleanly, before it was opened; None: as it is now.
     """
@@ -146,7 +148,7 @@ def _timers(lookup: QueueLookup, names: list[QueueName], clean: bool | None) -> 
 
 
 def _records(lookup: QueueLookup, name: QueueName, begin: int | None, end: int | None) -> Iterator[StoredMessage]:
-    """Yield the messages of a queue between two offsets; raise _NotKnownError if one of them cannot be read."""
+    """Yield the messages of a queue between two offsets, all of which can be read."""
     low, high, _ = lookup.bounds(name)
     low, high = max(low, begin or 0), high if end is None else min(high, end)
     for offset in range(low, high):
