@@ -36,11 +36,20 @@ def test_where_folders_are(
     made = in_memory.tmp_path_factory.__wrapped__(tmp_path_factory, request)
     folder = next(made).mktemp(tmp_path.name)
     (folder / "file").write_text("x")
+    (folder / "link").symlink_to("nowhere")
+    with open(folder / "large", "wb") as file, open(folder / "holes", "wb") as other:
+        file.write(b"x" * 200_000)
+        other.truncate(1 << 40)
+    monkeypatch.setattr(in_memory, "MOST_KEPT", 100_000)
     assert folder.is_relative_to(tmp_path) == moved
     assert list(made) == [] and list(tmp_path.iterdir()) == []
     if moved:
         kept = tmp_path_factory.getbasetemp() / folder.parent.name / folder.name / "file"
         assert kept.exists() == (failed == 1) and not folder.exists()
+    if moved and failed:
+        assert {path.name for path in kept.parent.iterdir()} == {"file", "link", "holes"}
+        assert (kept.parent / "holes").stat().st_blocks == 0
+        assert (kept.parent.parent / "left-out.txt").read_text().endswith(f"bytes: {kept.parent.name}/large\n")
 
 
 def test_no_room_where_there_is_no_such_file_system(tmp_path: Path) -> None:

@@ -278,3 +278,12 @@ def test_any_shape_is_valid(tmp_path_factory: pytest.TempPathFactory, arguments:
 def test_kinds_are_documented() -> None:
     assert write_store.__doc__ is not None
     assert [kind for kind in KINDS if f'"{kind}"' not in write_store.__doc__] == []
+
+
+@pytest.mark.parametrize("kinds", [(), "batches"])
+def test_there_are_as_many_queues_as_were_asked_for(tmp_path: Path, kinds: str | tuple[str, ...]) -> None:
+    """By chance a cycle of 4,096 messages left two thirds of 10,000 queues without any."""
+    topics = [f"T{n}" for n in range(200)]
+    made = write_store(tmp_path, 5_000, topics=topics, queues=25, kinds=kinds, queues_and_index=False)
+    found = {(one.topic, one.queue_id) for one in records_of(made)}
+    assert found == {(topic.encode(), queue) for topic in topics for queue in range(25)}

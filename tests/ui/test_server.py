@@ -23,6 +23,7 @@ from flintmq.testing.write_store import write_store
 from flintmq.ui import connection
 from flintmq.ui.app import Ui
 from flintmq.ui.server import UiServer
+from labs import ui_first_page
 from tests.cli.conftest import Run, process, run  # noqa: F401
 
 PAGE = "GET {} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
@@ -164,3 +165,12 @@ def test_a_tail_that_is_left_ends_its_thread(served: UiServer):
     while (followers() or served.ui.tails) and time.monotonic() < until:
         time.sleep(0.05)
     assert not followers() and served.ui.tails == 0
+
+
+@pytest.mark.parametrize(("most", "wrong"), [(60.0, 0), (0.0, 1)])
+def test_a_short_run_of_the_first_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], most: float, wrong: int
+):
+    monkeypatch.setattr(ui_first_page, "MOST_S", most)
+    assert ui_first_page.run(tmp_path / "store", 60, 5, 400, 1) == wrong
+    assert capsys.readouterr().out.splitlines()[1].startswith("300 queues: median ")

@@ -219,7 +219,7 @@ class _Inspector:
             index=list(self._index()) if files else [],
             checkpoint=self._checkpoint() if files else None,
             timer=self._timer() if files else None,
-            undelivered=self._asked("undelivered", self.root, lambda: undelivered(self.lookup)) or [],
+            undelivered=undelivered(self.lookup),
             copy=self._copy(),
         )
         for one in found.undelivered:

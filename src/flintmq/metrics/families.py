@@ -79,8 +79,9 @@ def add_figures(page: Page, member: Member, figures: StoreFigures) -> None:
     for code, count in sorted(Counter(note.code for note in content.notes).items()):
         page.add("flintmq_store_notes", count, {**labels, "code": code})
     waiting = {one.kind: one.messages for one in content.undelivered}
-    page.add("flintmq_timer_waiting", waiting.get(TIMERS, 0), labels)
-    page.add("flintmq_transaction_unsettled", waiting.get(HALVES, 0), labels)
+    for name, kind in (("flintmq_timer_waiting", TIMERS), ("flintmq_transaction_unsettled", HALVES)):
+        if (messages := waiting.get(kind, 0)) is not None:
+            page.add(name, messages, labels)
     page.add("flintmq_log_damaged", int(content.damaged), labels)
     page.add("flintmq_log_begin_offset", content.log.begin, labels)
     page.add("flintmq_log_end_offset", content.log.end, labels)

@@ -157,13 +157,19 @@ class Maker:
     """Makes one cycle.
 
     Queues have their numbers in `numbers`, light queues their next offset in `light`: dictionaries that all cycles of a
-    store share.
+    store share. Those in `rest` get the first messages.
     """
 
     def __init__(
-        self, shape: Shape, seed: str, pool: bytes, numbers: dict[tuple[str, int], int], light: dict[str, int]
+        self,
+        shape: Shape,
+        seed: str,
+        pool: bytes,
+        numbers: dict[tuple[str, int], int],
+        light: dict[str, int],
+        rest: Sequence[tuple[str, int]] = (),
     ) -> None:
-        self.shape, self.numbers, self.light = shape, numbers, light
+        self.shape, self.numbers, self.light, self.rest = shape, numbers, light, list(rest)
         self.random = random.Random(seed)
         self.cycle = Cycle(pool)
         self.hosts = [parse_host(f"10.1.{self.random.randrange(256)}.{i}:{40000 + i}") for i in range(1, 17)]
@@ -176,7 +182,7 @@ class Maker:
         """Make a cycle of exactly `count` messages; a quarter of the steps are of special kinds."""
         kinds = sorted(self.shape.kinds)
         while len(self.cycle) < count:
-            if kinds and self.random.random() < 0.25:
+            if kinds and not self.rest and self.random.random() < 0.25:
                 getattr(self, "_" + self.random.choice(kinds))(count - len(self.cycle))
             else:
                 self._plain()
@@ -252,7 +258,8 @@ class Maker:
         return self.random.randrange(self.shape.queues)
 
     def _plain(self) -> None:
-        self._add(self._topic(), self._queue(), self._usual())
+        topic, queue = self.rest.pop() if self.rest else (self._topic(), self._queue())
+        self._add(topic, queue, self._usual())
 
     # The special kinds. Each method gets the number of messages left in the cycle.
 

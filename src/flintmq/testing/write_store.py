@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,8 @@ from flintmq.store.services.groups import new_group
 from flintmq.store.services.topics import new_topic
 from flintmq.testing.messages import BATCH_TOPIC, KINDS, NAMES, TAGS, Cycle, Maker, Shape, pool_of
 
-CYCLE = 4096  # messages
+CYCLE = 4096  # messages, or twice as many as there are queues
+FEW_QUEUES = 256  # chance leaves none of so many without a message in a cycle
 MOODS = 12  # mixes of topics over a wave
 START_MS = 1_700_000_000_000
 
@@ -84,7 +86,7 @@ def write_store(
         messages: number of records in the log.
         seed: decides everything that is left to chance.
         topics: their number, or their names, or name -> weight.
-        queues: number of queues of each topic.
+        queues: number of queues of each topic. Without `waves` each gets a message, if there are as many messages.
         body_bytes: size of a body, or (least, most).
         bodies: "text" (words) or "random".
         tags: to choose from; empty for none.
@@ -216,15 +218,18 @@ class _LogRun:
         """Make one cycle, or with waves one for each mood."""
         pool, light = pool_of(self.shape, self.seed, messages), dict[str, int]()
         moods = MOODS if self.times.waves else 1
-        cycles = []
+        rest, cycles = [(name, q) for name, _ in self.shape.topics for q in range(self.shape.queues)], []
+        if moods > 1 or len(rest) <= FEW_QUEUES:
+            rest.clear()
+        random.Random(f"queues {self.seed}").shuffle(rest)
         for mood in range(moods):
             topics = self.shape.topics
             if moods > 1:  # each topic has its own phase
                 phases = [2 * math.pi * (mood / moods + i / len(topics)) for i in range(len(topics))]
                 topics = [(name, w * (1 + 0.8 * math.sin(x))) for (name, w), x in zip(topics, phases, strict=True)]
             shape = Shape(**(vars(self.shape) | {"topics": topics}))
-            maker = Maker(shape, f"{self.seed} {mood}", pool, self.numbers, light)
-            cycles.append(maker.make(max(1, min(CYCLE, messages // moods))))
+            maker = Maker(shape, f"{self.seed} {mood}", pool, self.numbers, light, rest)
+            cycles.append(maker.make(max(1, min(max(CYCLE, 2 * len(rest)), messages // moods))))
         self.counters = [41 * number if self.begin else 0 for number in range(len(self.numbers))]
         return cycles
 

@@ -16,8 +16,9 @@ from flintmq.format.consume_queue import UNIT_SIZE
 from flintmq.message import Message
 from flintmq.store.commitlog.report import DamageKind, Report
 from flintmq.store.commitlog.snapshot import Snapshot
+from flintmq.store.commitlog.walk import LogWalk
 from flintmq.store.layout.queue_name import QueueName
-from flintmq.store.read import queue_lookup
+from flintmq.store.read import log_map, queue_lookup
 from flintmq.store.read.lost_records import MISSING, SHORT, LostRecords
 from flintmq.store.read.queue_lookup import QueueLookup
 from flintmq.store.view import open_store
@@ -246,3 +247,35 @@ def test_a_queue_whose_messages_have_expired_costs_no_search_of_the_log(tmp_path
     with open_store(tmp_path) as view:
         assert view.bounds("Old", 0) == (3, 3)
         assert [view._now.lost_outside(QueueName(topic, 0)) for topic in ("Old", "New")] == [None, None]
+
+
+def test_queues_without_a_unit_cost_one_pass_of_the_log(tmp_path: Path, monkeypatch):
+    """Of thirty such queues two had messages once, one of them long ago."""
+    with open_small(tmp_path, mappedFileSizeCommitLog=4096) as store:
+        for topic, count in (("Early", 2), ("Busy", 80), ("Late", 1), ("Busy", 3)):
+            for n in range(count):
+                store.put(Message(topic, b"%d" % n * 100, queue_id=0))
+        assert store.wait_dispatched(10)
+    for topic in ("Early", "Late"):
+        for file in (tmp_path / "consumequeue" / topic / "0").iterdir():
+            file.unlink()
+    idle = [QueueName(f"Idle{n}", 0) for n in range(28)]
+    for name in idle:
+        (tmp_path / "consumequeue" / name.topic / "0").mkdir(parents=True)
+    read = []
+
+    class Counted(LogWalk):
+        def __init__(self, log, *words, begin=None, end=None, **named):
+            read.append((end or 0) - (begin or 0))
+            super().__init__(log, *words, begin=begin, end=end, **named)
+
+    with open_store(tmp_path) as view:
+        assert view._now._tail().begin == view.max_physical_offset
+        monkeypatch.setattr(log_map, "SEGMENT_BYTES", 2000)
+        monkeypatch.setattr(log_map, "LogWalk", Counted)
+        lost = {name: view._now.lost_outside(name) for name in [QueueName("Early", 0), QueueName("Late", 0), *idle]}
+        early, late, *others = lost.values()
+        assert early is not None and late is not None and others == [None] * 28
+        records = {message.topic: message.physical_offset for message in view.messages()}
+        assert (early.offset, late.offset) == (0, records["Late"]) and early.kind is DamageKind.END
+        assert sum(read) < view.max_physical_offset - view.min_physical_offset + 10_000

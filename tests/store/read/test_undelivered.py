@@ -20,13 +20,14 @@ from flintmq.store.message_store import MessageStore
 from flintmq.store.read.queue_lookup import QueueLookup
 from flintmq.store.read.undelivered import undelivered
 from tests.compat.stores import Golden
+from tests.forensics.answers.test_damage import CHECK_DAMAGE, TIMER_LOG_DAMAGE, written
 from tests.support.engine import KEYS, open_small, put_all
-from tests.support.makers import config_of
+from tests.support.makers import config_of, hurt_body
 
 CHECKED = {"config": 36, "config540": 52, "config550": 0}  # CID_RMQ_SYS_TRANS in their consumerOffset.json
 
 
-def of(root: Path, config: StoreConfig) -> dict[str, tuple[int, bool]]:
+def of(root: Path, config: StoreConfig) -> dict[str, tuple[int | None, bool]]:
     found = undelivered(QueueLookup(Snapshot.open(root, config)))
     return {one.kind: (one.messages, one.exact) for one in found}
 
@@ -53,6 +54,90 @@ def test_timers_without_their_files_are_at_most_all_of_their_topic(golden: Any, 
     shutil.rmtree(root / "timerlog")
     (root / "config/timercheck").unlink()
     assert of(root, config_of(store)) == {"timer-waiting": (len(rows_of(store, "rmq_sys_wheel_timer")), False)}
+
+
+def metrics_of(root: Path, config: StoreConfig) -> dict[str, str]:
+    """Of the metrics without further labels their values."""
+    page, member = Page(STORE_METRICS), Member(str(root), "b")
+    add_figures(page, member, StoreWatch(member, config).look())
+    pairs = (line.rsplit(" ", 1) for line in page.text().splitlines() if not line.startswith("#"))
+    return {name.partition("{")[0]: value for name, value in pairs}
+
+
+def names_it_unknown(root: Path, config: StoreConfig, kind: str, metric: str, why: str) -> None:
+    """JSON, text and metrics: no number, and the reason."""
+    found = inspect(root, config)
+    (one,) = [one for one in found.undelivered if one.kind == kind]
+    assert (one.messages, one.exact) == (None, False) and "is not known: " in one.text and why in one.text
+    assert [note.text for note in found.notes if note.code == kind] == [one.text]
+    assert one.text in [one.text for one in explain(root, config).undelivered]
+    metrics = metrics_of(root, config)
+    assert metric not in metrics and "flintmq_store_clean" in metrics
+
+
+@pytest.mark.parametrize("damage", [*TIMER_LOG_DAMAGE, "beyond the queue", "from later"])
+def test_timers_of_a_damaged_timer_log_are_not_known(golden: Any, tmp_path: Path, damage: str) -> None:
+    store = golden("timer")
+    root, config = store.copy(tmp_path), StoreConfig()  # sizes are those of the files
+    assert metrics_of(root, config)["flintmq_timer_waiting"] == "87"
+    (TIMER_LOG_DAMAGE | CHECK_DAMAGE)[damage](root)
+    why = f"{root}/timerlog: it lacks" if damage in TIMER_LOG_DAMAGE else f"{root}/config/timercheck: it says more"
+    names_it_unknown(root, config, "timer-waiting", "flintmq_timer_waiting", why)
+
+
+@pytest.mark.parametrize("damage", CHECK_DAMAGE)
+def test_no_wrong_timercheck_makes_an_exact_number(golden: Any, tmp_path: Path, damage: str) -> None:
+    store = golden("timer")
+    root = store.copy(tmp_path)
+    CHECK_DAMAGE[damage](root)
+    messages, exact = of(root, config_of(store))["timer-waiting"]
+    assert not exact and messages in (None, len(rows_of(store, "rmq_sys_wheel_timer"))), "all, each once"
+
+
+@pytest.mark.parametrize("read", [1, 10_000])
+def test_a_timer_log_whose_lost_part_was_delivered_hides_nothing(
+    golden: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: int
+) -> None:
+    """Unless it lacks more than is read for a count."""
+    store = golden("timer")
+    root, config = store.copy(tmp_path), config_of(store)
+    due = max(int(row["properties"].get("TIMER_OUT_MS", 0)) for row in store.rows)
+    written("config/timercheck", (due + 1).to_bytes(8, "big"))(root)
+    shutil.rmtree(root / "timerlog")
+    monkeypatch.setattr("flintmq.store.read.undelivered.MOST_READ", read)
+    assert of(root, config) == ({} if read > 1 else {"timer-waiting": (None, False)})
+
+
+@pytest.mark.parametrize(("name", "topic", "kind", "metric"), [
+    ("timer", "rmq_sys_wheel_timer", "timer-waiting", "flintmq_timer_waiting"),
+    ("config", "RMQ_SYS_TRANS_HALF_TOPIC", "halves-unsettled", "flintmq_transaction_unsettled"),
+    ("config", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "halves-unsettled", "flintmq_transaction_unsettled"),
+])  # fmt: skip
+@pytest.mark.parametrize("lost", ["directory", "files", "a link to itself"])
+def test_what_waits_in_a_lost_queue_is_not_known(
+    golden: Any, tmp_path: Path, name: str, topic: str, kind: str, metric: str, lost: str
+) -> None:
+    root, config = golden(name).copy(tmp_path), config_of(golden(name))
+    queue = root / "consumequeue" / topic / "0"
+    if lost == "directory":
+        shutil.rmtree(queue.parent)
+    elif lost == "files":
+        for file in queue.iterdir():
+            file.unlink()
+    else:
+        shutil.rmtree(queue)
+        queue.symlink_to(queue)
+    names_it_unknown(root, config, kind, metric, topic)
+
+
+def test_a_half_message_whose_outcome_is_damaged_is_at_most_one_more(tmp_path: Path) -> None:
+    with open_small(tmp_path) as store:
+        put_all(store, 5, topic="RMQ_SYS_TRANS_HALF_TOPIC")
+        place = store.put(Message("RMQ_SYS_TRANS_OP_HALF_TOPIC", b"0,3,", tags="d")).physical_offset
+        store.put(Message("RMQ_SYS_TRANS_OP_HALF_TOPIC", b"4,", tags="d"))
+        assert store.wait_dispatched(10)
+    hurt_body(tmp_path, place)
+    assert of(tmp_path, StoreConfig.from_keys(KEYS)) == {"halves-unsettled": (4, False)}
 
 
 @pytest.mark.parametrize("name", ["config", "config540"])
@@ -105,11 +190,8 @@ def test_every_place_says_it(
     root, config = store.copy(tmp_path), config_of(store)
     assert text in " ".join(note.text for note in inspect(root, config).notes)
     assert text in " ".join(one.text for one in explain(root, config).undelivered)
-    page, member = Page(STORE_METRICS), Member(str(root), "b")
-    add_figures(page, member, StoreWatch(member, config).look())
     metric = "flintmq_timer_waiting" if name == "timer" else "flintmq_transaction_unsettled"
-    (line,) = [line for line in page.text().splitlines() if line.startswith(metric + "{")]
-    assert line.endswith(" " + text.split()[0])
+    assert metrics_of(root, config)[metric] == text.split()[0]
     keys = store.config if name == "config" else {**store.config, "timerWheelEnable": False}
     with caplog.at_level(logging.WARNING, "flintmq.store"), MessageStore(root, config=keys) as opened:
         assert text in caplog.text

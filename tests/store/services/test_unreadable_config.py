@@ -67,16 +67,23 @@ def test_neither_is_the_older_one_if_it_is_needed_and_cannot_be_read(store: Path
         assert opened.consumer_offset("g", "T", 0) == 3
 
 
-def test_one_that_is_damaged_is_named_and_kept(store: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("changes", [False, True])
+def test_one_that_is_damaged_is_named_and_kept_once_it_changes(
+    store: Path, caplog: pytest.LogCaptureFixture, changes: bool
+) -> None:
     (store / "config/consumerOffset.json").write_bytes(b'{"offsetTable":{')
     with caplog.at_level(logging.WARNING, "flintmq.store"), open_small(store) as opened:
         assert opened.consumer_offset("g", "T", 0) == 3
-        opened.commit_offset("g", "T", 0, 4)
+        if changes:
+            opened.commit_offset("g", "T", 0, 4)
     told = [record.getMessage() for record in caplog.records if "consumerOffset" in record.getMessage()]
-    [text] = told
-    assert "position 16: the text ends early; consumerOffset.json.bak is used, which may be older" in text
-    assert text.endswith("; the old file is kept as consumerOffset.json.unusable")
-    assert (store / "config/consumerOffset.json.unusable").read_bytes() == b'{"offsetTable":{'
+    assert "position 16: the text ends early; consumerOffset.json.bak is used, which may be older" in told[0]
+    assert told[0].endswith("; the first change keeps it as consumerOffset.json.unusable")
+    kept = store / "config/consumerOffset.json.unusable"
+    assert kept.exists() == changes == (len(told) == 2)
+    if changes:
+        assert "consumerOffset.json could not be used, and is kept as consumerOffset.json.unusable" in told[1]
+        assert kept.read_bytes() == b'{"offsetTable":{'
 
 
 def test_types_of_topics_are_not_guessed(store: Path) -> None:

@@ -58,8 +58,9 @@ def command(
     """Summarize the content of a store, or of several, or of a table of exports.
 
     Shows files, topics and queues with their offsets, groups and their lag, the range of times, and the last shutdown.
-    Fast: only the ends of the log are read. `flintmq verify` checks whether the files agree with each other. The exit
-    code is 1 if files of the log are missing or its end is damaged; a note says where.
+    Fast: only the ends of the log are read, so of queue files that lack messages from before its last 4 MiB no note
+    tells. `flintmq verify` checks whether the files agree with each other. The exit code is 1 if files of the log are
+    missing or its end is damaged; a note says where.
 
     Of several stores people see a line each, and the topics and groups of all: lag, the share of the largest queue, and
     what is unread and goes with each broker's next deletion (`flintmq retention explain`). --json has an object a line

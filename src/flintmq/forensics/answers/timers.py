@@ -11,26 +11,25 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice, takewhile
+from itertools import chain, islice
 from typing import Final, NamedTuple
 
 from flintmq.cluster.member import Member
-from flintmq.config.keys import I64_MAX, StoreConfig
+from flintmq.config.keys import StoreConfig
 from flintmq.forensics.answers.answer import Answer, each_view, member_words
 from flintmq.forensics.answers.reading import queue_messages
 from flintmq.forensics.answers.steps import DELAY, TIMER, MessageStep, step_of
 from flintmq.format import properties
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
-from flintmq.format.text import java_int
-from flintmq.format.timer import TIMER_TOPIC, UNIT_DELETES, LogUnit, TimerCheck
+from flintmq.format.timer import TIMER_TOPIC, UNIT_DELETES, TimerCheck
 from flintmq.message import StoredMessage
 from flintmq.store.layout import config_reader, timer_files
 from flintmq.store.layout.directories import in_rocksdb
+from flintmq.store.read.timer_units import due_ms, timer_units
 from flintmq.store.view import StoreView
 
 TIMERS_IN_ROCKSDB: Final = "rocksdbstore"
 RECALLS_MAX: Final = 10_000  # that are looked at
-NOT_YET_MS: Final = 10_000  # so much later, at most, a due message is in its topic
 
 
 @dataclass(frozen=True)
@@ -146,7 +145,7 @@ def _timed(view: StoreView, limit: int | None, answer: Answer[WaitingMessage]) -
         found = sorted(waiting, key=_moment)
     else:
         found = heapq.nsmallest(limit + RECALLS_MAX, waiting, key=_moment)
-    recalled = {(_due(mark), mark.properties.get(properties.TIMER_DEL_UNIQKEY)) for mark in marks if mark is not None}
+    recalled = {(due_ms(mark), mark.properties.get(properties.TIMER_DEL_UNIQKEY)) for mark in marks if mark is not None}
     return [one for one in found if not recalled or not _is_recalled(_record(view, one), recalled)][:limit]
 
 
@@ -161,11 +160,15 @@ def _in_timers(
     if usable is None and (files or snapshot.facts.mark.flushed is None):  # FlintMQ writes it with the first unit
         lost = f"{view.root}/config/{timer_files.CHECK}: it is missing, or cannot be used"
         answer.lost(f"{lost}: messages that were delivered long ago may seem to wait")
+
+    def records(begin: int | None, end: int | None = None) -> Iterator[StoredMessage]:
+        return queue_messages(view, TIMER_TOPIC, 0, begin, answer.report, end)
+
     # After a kill, and while a broker runs, the last records may have a unit although the check does not say so.
-    without = queue_messages(view, TIMER_TOPIC, 0, check.queue_offset, answer.report)
+    without = records(check.queue_offset)
     first = next(without, None)
     known = set[int]()
-    for unit in _units(view, files, check, answer):
+    for unit in timer_units(view._now, check, records, answer.lost):
         if first is not None and unit.physical_offset >= first.physical_offset:
             known.add(unit.physical_offset)
         if unit.slot_time < check.last_read_time:
@@ -182,38 +185,7 @@ def _in_timers(
             _mark(marks, record, answer)
         else:
             answer.count(TIMER, 1)
-            yield _WaitingRecord(_due(record), record.physical_offset, record)
-
-
-def _units(
-    view: StoreView, files: list[timer_files.TimerLogFile], check: TimerCheck, answer: Answer[WaitingMessage]
-) -> Iterator[LogUnit]:
-    """Yield the units of the timer log; note what it, or the check, lacks beside the log.
-
-    RocketMQ makes no unit of a message that is due at once.
-    """
-    snapshot = view._now.snapshot
-    is_stopped, newest = not snapshot.facts.live, snapshot.record(snapshot.log_end.last or 0)
-    newest_ms = newest.store_timestamp + NOT_YET_MS if newest else I64_MAX
-    first = last = None
-    delivered_later, is_older = 0, False
-    for _, last in timer_files.log_units(files, snapshot.end, snapshot.effects):
-        first = first or last
-        if newest_ms < last.slot_time < check.last_read_time:
-            delivered_later += -1 if last.magic & UNIT_DELETES else 1
-        is_older = is_older or 0 < check.timestamp < last.write_time - NOT_YET_MS
-        yield last
-    low, high = (first.physical_offset, last.physical_offset) if first and last else (0, -1)
-    before = takewhile(lambda one: one.physical_offset < low, queue_messages(view, TIMER_TOPIC, 0, None, answer.report))
-    begin = held.queue_offset + 1 if (held := snapshot.record(high)) else 0
-    after = queue_messages(view, TIMER_TOPIC, 0, begin, answer.report, check.queue_offset)
-    waits_ms = check.last_read_time + (0 if snapshot.facts.clean and is_stopped else NOT_YET_MS)
-    if any(_due(one) >= waits_ms and not low <= one.physical_offset <= high for one in chain(before, after)):
-        answer.lost(f"{view.root}/timerlog: it lacks messages that wait; run `flintmq verify`")
-    is_ahead = is_stopped and (delivered_later > 0 or check.queue_offset > view.bounds(TIMER_TOPIC, 0)[1])
-    if is_older or is_ahead:
-        what = f"{view.root}/config/{timer_files.CHECK}: it says {'more' if is_ahead else 'less'} than the logs have"
-        answer.lost(f"{what}: is it another broker's? Which of these messages wait is not known; run `flintmq verify`")
+            yield _WaitingRecord(due_ms(record), record.physical_offset, record)
 
 
 def _mark(marks: list[StoredMessage | None], record: StoredMessage | None, answer: Answer[WaitingMessage]) -> None:
@@ -228,10 +200,6 @@ def _moment(one: _WaitingRecord) -> tuple[int, int]:
     return one[:2]
 
 
-def _due(record: StoredMessage) -> int:
-    return java_int(record.properties.get(properties.TIMER_OUT_MS, ""), 64) or 0
-
-
 def _record(view: StoreView, one: _WaitingRecord) -> StoredMessage | None:
     return one.record or view._now.snapshot.record(one.physical_offset)
 
@@ -243,5 +211,5 @@ def _is_recalled(record: StoredMessage | None, recalled: set[tuple[int, str | No
     """
     if record is None:
         return False
-    due, key = _due(record), record.msg_id
+    due, key = due_ms(record), record.msg_id
     return (due, key) in recalled or (due, f"{record.properties.get(properties.REAL_TOPIC)}+{key}") in recalled

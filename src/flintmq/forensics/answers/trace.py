@@ -26,7 +26,7 @@ from flintmq.store.commitlog.report import Report
 from flintmq.store.layout import config_reader
 from flintmq.store.layout.directories import OFFSETS_IN_ROCKSDB, in_rocksdb
 from flintmq.store.read.queue_lookup import QueueLookup
-from flintmq.store.read.undelivered import unsettled_pops
+from flintmq.store.read.undelivered import POPS, undelivered
 from flintmq.store.view import StoreView
 
 DELIVERED, WAITING, RECALLED, EXPIRED, DELETED = "delivered", "waiting", "recalled", "expired", "deleted"
@@ -265,8 +265,9 @@ class Facts:
         for folder, what in in_rocksdb(snapshot.root, snapshot.effects).items():
             if folder in OFFSETS_IN_ROCKSDB:
                 answer.note(f"{folder}/: {what}, which FlintMQ does not read: who has passed a message is not known")
-        if (pops := unsettled_pops(lookup)) is not None:
-            answer.note(f"{snapshot.root}: {pops.text}, though the group's offset may be after it")
+        for pops in undelivered(lookup, kinds=(POPS,)):
+            after = ", though the group's offset may be after it" if pops.messages else ""
+            answer.note(f"{snapshot.root}: {pops.text}{after}")
 
     def row(self, life: Life) -> Trace:
         stored = life.stored.step if life.stored else None

@@ -8,6 +8,7 @@ Pages: docs/internals/format/config.md, docs/internals/upstream-defects.md. Upst
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -19,6 +20,8 @@ from flintmq.storage.files.whole_file import replace_file
 from flintmq.storage.threads.mutex import Lock
 from flintmq.store.layout import directories
 from flintmq.store.layout.config_reader import ConfigReader
+
+log = logging.getLogger("flintmq.store")
 
 
 class ConfigFile:
@@ -127,6 +130,8 @@ class ConfigFile:
         if old:
             # The old content first, under its other name: a kill between the two leaves both, and one is enough.
             replace_file(path + (".bak" if self.usable else ".unusable"), old, self.effects)
+            if not self.usable:
+                log.warning("%s could not be used, and is kept as %s.unusable", path, self.name)
         replace_file(path, data, self.effects)
         self.usable = True
 

@@ -8,6 +8,7 @@ get_batch     returns the records of a queue in place, for Arrow columns
 queue_lookup  finds messages by queue and offset in a view
 known_topics  compares topics that a read names with those of the store
 undelivered   counts messages that nobody will deliver: of timers, of transactions
+timer_units   reads the timer log, and says what it lacks
 lost_records  tells records that cannot be read from places that never were records
 log_map       finds messages that no queue file covers
 batch         reads many messages of one queue at once

@@ -339,10 +339,11 @@ class QueueLookup:
         """
         if self._missing is not None:
             return frozenset(_of(topic, self._missing))
-        snapshot, there = self.snapshot, self.names(topic)
+        snapshot, there = self.snapshot, self.file_names(topic)
         if not self.has_files or self._misleading or self._tail().begin <= snapshot.log.min_offset:
             return frozenset()
-        found, topics = self._last_dispatched(topic), snapshot.broker.topics
+        found = self._last_map if topic is None else self._last_dispatched(topic)
+        topics = snapshot.broker.topics
         wanted = {
             name
             for name in found.names()
@@ -385,6 +386,16 @@ class QueueLookup:
         return self._last_dispatched()
 
     @cached_property
+    def _last_runs(self) -> dict[QueueName, QueueRun]:
+        """Return for each queue the last segment of the dispatched log that has its records."""
+        log, stop, found = self.snapshot.log, self._tail().begin, dict[QueueName, QueueRun]()
+        for file in log.files:  # a map of all has each queue in each segment
+            part = LogMap(file.start, self._rules)
+            part.extend(log, min(file.start + file.size, stop))
+            found.update((name, part.runs(name)[-1]) for name in part.names())
+        return found
+
+    @cached_property
     def _recorded(self) -> dict[QueueName, int]:
         """Return the ends of the queues with messages at the last clean stop.
 
@@ -414,7 +425,7 @@ class QueueLookup:
         dispatched. For it the last megabytes of the log are searched; and, if `thorough`, all after the queue's last
         record if its files have none, have no room for another, or if it had more by what else is known.
         """
-        report, log, stop = Report(), self.snapshot.log, self._tail().begin
+        report, log = Report(), self.snapshot.log
         self.report_lost(name, self.bounds(name).max, LARGEST_OFFSET, report)
         if report.damages or name.topic.startswith(LMQ_PREFIX) or name not in self.file_names(name.topic):
             return next(iter(report.damages), None)
@@ -422,13 +433,14 @@ class QueueLookup:
         width = units.layout.size
         room = sum(units.files[-1][1:]) - units.end() * width if units.files else 0
         if not thorough or (end and room >= width and self._claimed.get(name, 0) <= end):
-            with self._lock:
-                last = self._last_map.bounds(name)
-                found = None if last is None else self._last_map.find(log, name, last[1] - 1)
+            run = next(reversed(self._last_map.runs(name)), None)
         else:
-            begin = max(begin, log.min_offset)
-            found = find_from(log, name, 0, LARGEST_OFFSET, begin, stop, self.snapshot.deletions)
-        if found is None or found.physical_offset < begin:
+            run = self._last_runs.get(name)
+        if run is None or run.end <= begin:
+            return None
+        begin = max(begin, run.begin)
+        found = find_from(log, name, 0, LARGEST_OFFSET, begin, run.end, self.snapshot.deletions)
+        if found is None:
             return None
         if QueueLookup(self.snapshot.again(), self).file_bounds(name).physical_end > found.physical_offset:
             return None  # dispatched meanwhile

@@ -49,7 +49,7 @@ class ConfigTables:
             made = ConfigFile(root, name, tables, effects, peer)
             for problem in made.problems:
                 kept = problem.file.endswith(name) and not made.usable and effects.size(problem.file)
-                log.warning("%s%s", problem.text, f"; the old file is kept as {name}.unusable" if kept else "")
+                log.warning("%s%s", problem.text, f"; the first change keeps it as {name}.unusable" if kept else "")
             return made
 
         return cls(

@@ -51,3 +51,6 @@ def test_what_is_left_out_and_skipped_is_told(run: Run, spark: Calls) -> None:
     spark.answer = Replayed("live", "store", rows=2, left_out={"refused_messages": 1})
     result = run("spark", "replay", "a", "--out", "b", "--skip-refused")
     assert result.code == 1 and "left out 1 refused messages" in result.out
+    spark.answer = Replayed("bulk", "store", rows=2, notes={"lost": 1}, note_texts={"lost": ["its end is missing"]})
+    result = run("spark", "replay", "a", "--out", "b", "--skip-damage")
+    assert result.code == 1 and "note     lost: its end is missing" in result.out

@@ -153,6 +153,26 @@ def test_damage_fails_unless_it_may_be_skipped(golden: Any, tmp_path: Path) -> N
     assert not (tmp_path / "new").exists()
     done = bulk(source, tmp_path / "new", fail_on_data_loss=False)
     assert done.rows == 2999 and done.damages == 1 and done.lost_bytes > 0
+    assert (done.notes, done.exit_code) == ({}, 1)
+
+
+@pytest.mark.parametrize("named", [{}, {"dry_run": True}, {"live": True}])
+def test_a_lost_end_fails_unless_it_may_be_skipped_and_then_it_is_said(
+    golden: Any, tmp_path: Path, named: dict[str, bool]
+) -> None:
+    source, sizes = golden("basic").copy(tmp_path), StoreConfig.from_keys(golden("basic").config)
+    with MessageStore(source, sizes):
+        pass  # its mark says how far all is durable
+    last = max(path for path in (source / "commitlog").iterdir() if path.read_bytes()[:8].strip(b"\0"))
+    lost = sum(row["physical_offset"] >= int(last.name) for row in golden("basic").live)
+    last.unlink()
+    with pytest.raises(CorruptStoreError):
+        bulk(source, tmp_path / "new", **named)
+    done = bulk(source, tmp_path / "new", fail_on_data_loss=False, **named)
+    assert (done.rows, done.damages, done.notes, done.exit_code) == (3000 - lost, 0, {"lost": 1}, 1) and lost
+    assert str(source) in done.note_texts["lost"][0]
+    sound = bulk(golden("basic").path, tmp_path / "sound", dry_run=True, fail_on_data_loss=False)
+    assert (sound.notes, sound.exit_code) == ({}, 0)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from flintmq.cli.options import (
     out_option,
 )
 from flintmq.cli.output import output
-from flintmq.cli.text import printable, size
+from flintmq.cli.text import note_lines, printable, size
 from flintmq.cli.values import store_config
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def command(words: ReplayWords) -> int:
             progress=progress,
         )
     out.result(done, lambda value: _render(value, into))
-    return 1 if done.damages or done.left_out.get("refused_messages") else 0
+    return done.exit_code
 
 
 def _render(done: Replayed, into: str) -> Iterable[Any]:
@@ -106,5 +106,6 @@ def _render(done: Replayed, into: str) -> Iterable[Any]:
         yield f"left     {printable(text)}"
     if done.damages:
         yield f"skipped  {done.damages} damaged places, {done.lost_bytes} bytes"
+    yield from note_lines(done.notes, done.note_texts)
     if not done.dry_run and (done.rows or done.total):
         yield f"result   {printable(into)}"

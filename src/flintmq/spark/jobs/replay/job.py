@@ -32,7 +32,7 @@ from flintmq.storage.files.staging import bring_in, staging_for, sweep
 from flintmq.storage.files.store_url import absolute, is_remote, local_only, outside_store
 from flintmq.store import arguments
 from flintmq.store.commitlog.anchor import anchor_at
-from flintmq.store.commitlog.report import Report
+from flintmq.store.commitlog.report import LOST, Report
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.layout.given_sizes import refuse_other_sizes
 from flintmq.store.message_store import MessageStore
@@ -65,6 +65,7 @@ class Replayed(Summary):
         total: messages that all runs of this replay have put into the store.
         left_out: records that are not messages, by reason.
         damages, lost_bytes: damaged places of the source's log that were skipped.
+        notes, note_texts: as of an export: of a store code -> number of notes, and their first sentences.
         offsets: offsets of groups that were carried over.
         offsets_left: sentences on those that were not.
     """
@@ -82,8 +83,15 @@ class Replayed(Summary):
     left_out: dict[str, int] = field(default_factory=dict)
     damages: int = 0
     lost_bytes: int = 0
+    notes: dict[str, int] = field(default_factory=dict)
+    note_texts: dict[str, list[str]] = field(default_factory=dict)
     offsets: int = 0
     offsets_left: list[str] = field(default_factory=list)
+
+    @property
+    def exit_code(self) -> int:
+        """0 if nothing was skipped, refused or is lost; else 1."""
+        return int(bool(self.damages or self.notes.get(LOST) or self.left_out.get("refused_messages")))
 
 
 def replay(
@@ -120,7 +128,8 @@ def replay(
             or "xN": N times as fast.
         dry_run: count, and write nothing.
         system_topics: include the broker's own topics, which it would process again.
-        fail_on_data_loss: damage in a source's log is an error; otherwise it is skipped and counted.
+        fail_on_data_loss: damage in a source's log is an error; otherwise it is skipped and counted,
+            and a missing end is noted.
         skip_refused: messages that the store would refuse are left out and counted; otherwise the first of them is an
             error, and nothing is written.
         with_offsets: carry the offsets of the groups of a source store over (`carried.py`).
@@ -183,10 +192,10 @@ def replay(
     if with_offsets and not isinstance(read, ReplaySource):
         raise UsageError(f"{source}: a table has no offsets of groups; leave with_offsets (--with-offsets) out")
     mode = LIVE if live or exists else BULK
-    if dry_run:
-        return job.dry(mode)
-    done = job.live(pace) if mode == LIVE else job.bulk()
-    if with_offsets and isinstance(read, ReplaySource) and _is_store(into):
+    done = job.dry(mode) if dry_run else job.live(pace) if mode == LIVE else job.bulk()
+    if isinstance(read, ReplaySource):
+        done.notes, done.note_texts = dict(read.report.note_counts), read.report.texts()
+    if with_offsets and isinstance(read, ReplaySource) and not dry_run and _is_store(into):
         source_store = Snapshot.open(source, read.plan.options.config)
         done.offsets, done.offsets_left = carry_offsets(source_store, read.plan.end, into, config)
     return done

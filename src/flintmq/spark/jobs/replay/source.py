@@ -61,6 +61,7 @@ class ReplaySource:
     """A store, read up to the end that its log had when it was opened."""
 
     plan: ScanPlan
+    report: Report  # notes of the plan
     kind: str = "store"
 
     @property
@@ -146,15 +147,15 @@ def open_source(path: str, config: StoreConfig, fail_on_data_loss: bool = True, 
     options = ReadOptions(
         path=root, fail_on_data_loss=fail_on_data_loss, skip_option="--skip-damage", access=access, config=config
     )
-    kinds = "a store, a Delta table or an export to Parquet"
+    kinds, report = "a store, a Delta table or an export to Parquet", Report()
     if not is_remote(root):
         if not os.path.isdir(root):
             raise UsageError(f"{root}: there is no such directory; give {kinds}")
         if format_in(REAL.listdir(root)) is None:
-            return ReplaySource(plan_scan(options, Report()))
+            return ReplaySource(plan_scan(options, report), report)
     else:
         with contextlib.suppress(NotAStoreError):
-            return ReplaySource(plan_scan(options, Report()))
+            return ReplaySource(plan_scan(options, report), report)
     to = format_in(folder_at(root, config.s3).names())
     if to is None:
         raise UsageError(f"{root}: give {kinds}; none is there")
