@@ -69,7 +69,7 @@ class LogMap:
         return twin
 
     def is_of(self, log: LogFiles, end: int) -> bool:
-        """Return whether a log that ends at `end` has the records of this map, and is not another one in its place."""
+        """Return whether this map is of a log that ends at `end`, not of one that it replaced."""
         return self.end <= end and (self._last is None or not why_lost(KnownLog(log, end), self._last))
 
     def is_batch(self, topic: str) -> bool:
