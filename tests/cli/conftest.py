@@ -13,6 +13,7 @@ import pytest
 
 from flintmq.cli import app
 from tests.compat.stores import Golden
+from tests.harness.in_memory import tmp_path_factory as tmp_path_factory
 
 EXPECTED = Path(__file__).resolve().parent / "expected"
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.in_memory import tmp_path_factory as tmp_path_factory
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

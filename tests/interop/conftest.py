@@ -1,5 +1,6 @@
 import pytest
 
+from tests.harness.in_memory import tmp_path_factory as tmp_path_factory
 from tests.interop.java import VERSIONS, Java
 from tests.interop.running_broker import java_of
 

@@ -19,7 +19,6 @@ from flintmq.message import PutMessageStatus
 from flintmq.storage.files.filesystem import Effects
 from flintmq.store.layout.config_reader import read_config
 from flintmq.store.message_store import MessageStore
-from tests.harness.in_memory import tmp_path_factory as tmp_path_factory
 from tests.store.append.test_flush import Setup
 from tests.support.engine import FIRST_LOG, KEYS, message, open_small, records
 from tests.support.faults import Faulty

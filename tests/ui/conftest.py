@@ -20,6 +20,7 @@ from flintmq.store.message_store import MessageStore
 from flintmq.ui.app import Ui, make_app
 from flintmq.ui.export import NamedTable
 from flintmq.ui.guard import RequestGuard
+from tests.harness.in_memory import tmp_path_factory as tmp_path_factory
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # newer versions of Starlette would rather have httpx2
