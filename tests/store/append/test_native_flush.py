@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -181,13 +182,17 @@ def writable_pages(file: Path) -> int:
     return (kib << 10) // mmap.PAGESIZE
 
 
-def test_pages_for_the_next_group_are_writable_before_it_comes(tmp_path: Path):
-    with open_small(tmp_path, flushDiskType="SYNC_FLUSH", mappedFileSizeCommitLog=1 << 20) as store:
+def test_pages_for_the_next_group_are_writable_before_it_comes():
+    """On a disk: in memory a page that a sync has cleaned stays writable."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        open_small(Path(folder), flushDiskType="SYNC_FLUSH", mappedFileSizeCommitLog=1 << 20) as store,
+    ):
         assert store.flusher is not None
         for number, size in enumerate((0, 20_000, 300_000)):
             result = store.put(Message("T", bytes(size)))
             assert result.status is OK
-            log = tmp_path / "commitlog" / f"{0:020}"
+            log = Path(folder) / "commitlog" / f"{0:020}"
             end = result.physical_offset + result.size
             more = min(result.size, 64 << 10)  # as many bytes again, 64 KiB at most
             expected, found = -(-(end + more) // mmap.PAGESIZE) - end // mmap.PAGESIZE, 0
