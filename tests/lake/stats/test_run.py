@@ -217,12 +217,12 @@ def apart_from(found: dict[str, Any], *names: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kinds", [(), "all"])
 def test_how_many_count_changes_nothing(tmp_path: Path, kinds: Any) -> None:
-    """Beyond what a task can hold exactly, too: more keys than a sample, more queues than a table."""
+    """Beyond what a task can hold exactly, too: more keys than a sample. Queues: nearly as many as a table has."""
     path = write_store(
-        tmp_path / "s", 40_000, seed=3, topics=30, queues=300, keys=2, kinds=kinds, body_bytes=(10, 2000)
+        tmp_path / "s", 40_000, seed=3, topics=26, queues=300, keys=2, kinds=kinds, body_bytes=(10, 2000)
     ).path
     one, many = (stats(path, workers=Threads(count)).as_dict() for count in (1, 3))
-    assert not one["keys"]["exact"] and one["topic_count"] >= 30
+    assert not one["keys"]["exact"] and one["topic_count"] >= 26
     inexact = "missed", "keys", "ids"  # the tables of the most frequent
     assert apart_from(one, *inexact) == apart_from(many, *inexact)
     for name in ("keys", "ids"):
