@@ -43,7 +43,7 @@ def freeze_once() -> None:
     """Exclude the imported modules from garbage collection, once per worker process.
 
     A reused worker collects garbage after each task, over all modules: without this, that is most of the cost of a
-    small task. Collections come less often, too: after YOUNG new objects.
+    small task. Collections also come less often: after YOUNG new objects.
     """
     global _frozen
     if not _frozen:

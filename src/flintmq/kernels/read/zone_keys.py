@@ -212,7 +212,7 @@ def hash_texts(
     limit: cython.longlong = len(data)
     count: cython.longlong = len(hashes)
     if len(ends) != count + 1 or limit == 0:
-        raise ValueError("there must be an end more than hashes, and a byte of data")
+        raise ValueError("ends must be one longer than hashes, and data not be empty")
     i: cython.longlong
     at: cython.longlong = ends[0]
     p = bytes_of(data)

@@ -199,17 +199,10 @@ class TimerService:
 
         Returns False if the store is closed meanwhile.
         """
-        for what in (
-            self._slots,
-            self._order,
-            self._late,
-            self._late_recalled,
-            self._recalled,
-            self._new,
-            self._copied,
-        ):
+        for what in (self._slots, self._order, self._late, self._late_recalled, self._recalled, self._new):
             what.clear()  # an attempt before, which the disk refused
         self._given.clear()
+        self._copied.clear()
         self._at = 0
         check, known = self.file.check(), set[int]()
         self._read_time, last = check.last_read_time, -1
