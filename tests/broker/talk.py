@@ -84,7 +84,7 @@ class Line:
             if found.is_answer and found.opaque == number:
                 return found
             self.told.append(found)
-        raise TimeoutError(f"no answer to request {number}")
+        raise TimeoutError(f"no answer to request {number}; {len(self.kept)} bytes of what comes next")
 
     def ask(self, code: int, fields: Mapping[str, Any] | None = None, body: bytes = b"") -> RemotingFrame:
         return self.answer(self.start(code, fields, body))

@@ -23,6 +23,7 @@ from flintmq.broker.requests import Request
 from flintmq.remoting.frames import FRAME_MAX, RemotingFrame
 from tests.broker.talk import KEYS, Line, heartbeat, pull, request
 from tests.support.engine import message, open_small
+from tests.support.loopback import SMALL_BUFFER
 from tests.support.threads import within
 
 Serve = Callable[..., Broker]
@@ -282,7 +283,7 @@ def test_a_peer_that_reads_nothing(
 
     monkeypatch.setattr(ClientConnection, "check", check)
     broker = served(heavy)
-    bad = Line(broker.address, receive_buffer=4096)
+    bad = Line(broker.address, receive_buffer=SMALL_BUFFER)
     good = line(broker)
     with bad:
         for _ in range(400):  # 50 MiB of answers
@@ -301,7 +302,7 @@ def test_small_requests_with_large_answers(
     """Answers that are made at once: the requests that came beyond the limit wait in their block."""
     monkeypatch.setattr("flintmq.broker.connection.UNSENT_MAX", 1 << 20)
     broker = served(resting)
-    with Line(broker.address, receive_buffer=4096) as talk:
+    with Line(broker.address, receive_buffer=SMALL_BUFFER) as talk:
         running = broker._now
         running._requests.add({4711: lambda asked: asked.answer(body=bytes(100_000))})
         numbers = range(1, 201)

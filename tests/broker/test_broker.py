@@ -16,6 +16,7 @@ from flintmq.broker.connection import ClientConnection
 from flintmq.errors import FlintError, UsageError
 from flintmq.remoting.client import RemotingClient
 from tests.broker.talk import LIMIT_S, Line, heartbeat, pull, send
+from tests.support.loopback import SMALL_BUFFER
 from tests.support.threads import within
 
 STOP_S = 3.0
@@ -116,7 +117,7 @@ def test_a_member_that_goes_at_the_end_is_no_news(
         gone.append(of)
 
     monkeypatch.setattr(ClientConnection, "connection_lost", noted)
-    with Broker(resting, read_only=True) as broker, Line(broker.address, receive_buffer=4096) as silent:
+    with Broker(resting, read_only=True) as broker, Line(broker.address, receive_buffer=SMALL_BUFFER) as silent:
         broker._now._requests.add({4711: lambda asked: asked.answer(body=bytes(1 << 20))})
         silent.ask(34, body=heartbeat("a", "G"))
         for _ in range(20):

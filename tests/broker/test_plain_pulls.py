@@ -14,6 +14,7 @@ from flintmq.message import Message
 from flintmq.remoting.frames import ROCKETMQ, RemotingFrame, decode_frame, encode_frame, frame_size
 from flintmq.store.message_store import MessageStore
 from tests.broker.talk import LOOSE, Line, heartbeat, pull, records, request, send
+from tests.support.loopback import SMALL_BUFFER
 from tests.support.threads import within
 
 Connected = Callable[[Broker], Line]
@@ -161,7 +162,7 @@ def test_a_client_that_takes_nothing_is_read_for_when_it_does(
     monkeypatch.setattr("flintmq.broker.connection.UNSENT_MAX", 1 << 20)
     broker = writing(config={"mappedFileSizeCommitLog": 8 << 20})
     store = filled(broker)
-    with Line(broker.address, receive_buffer=4096) as talk:
+    with Line(broker.address, receive_buffer=SMALL_BUFFER) as talk:
         numbers = [talk.start(PULL, pull(offset=30, **HOLD)) for _ in range(100)]
         assert within(lambda: broker.stats().held == 100)
         [connection] = [one for one in broker._now._listener._connections if not one.is_closed]

@@ -17,6 +17,7 @@ from tests.broker.talk import SEPARATORS, Line, request, send
 from tests.broker.test_clients import HEARTBEAT
 from tests.broker.test_send import stored
 from tests.broker.test_transactions import heartbeat
+from tests.support.loopback import SMALL_BUFFER
 from tests.support.threads import within
 
 TOPIC = "DefaultCluster_REPLY_TOPIC"
@@ -199,7 +200,7 @@ def test_replies_to_a_client_that_reads_nothing(
     monkeypatch.setattr("flintmq.broker.connection.UNSENT_MAX", 1 << 20)
     broker, body = writing(config={"storeReplyMessageEnable": "false"}), bytes(1 << 20)
     replier = line(broker)
-    with Line(broker.address, receive_buffer=4096) as asker:
+    with Line(broker.address, receive_buffer=SMALL_BUFFER) as asker:
         ask(asker)
         for _ in range(40):
             replier.start(325, of_reply(), body, flag=2)

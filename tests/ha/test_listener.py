@@ -34,6 +34,7 @@ from flintmq.store.message_store import MessageStore
 from flintmq.testing import slow_read
 from tests.compat.replication import FOLDER, GoldenMaster
 from tests.ha.lines import LIMIT_S, Line
+from tests.support.loopback import SMALL_BUFFER
 from tests.support.threads import within
 
 HERE = ("127.0.0.1", 0)
@@ -341,7 +342,7 @@ def test_a_follower_that_does_not_read_holds_up_nobody(tmp_path: Path):
     """It costs the header of a frame, is kept as long as it reports, and goes on where it was."""
     with MessageStore(tmp_path, config={"mappedFileSizeCommitLog": 1 << 22}, ha_listen=HERE) as store:
         assert store.ha is not None
-        with Line(address_of(store), 0, receive_buffer=4096) as slow:
+        with Line(address_of(store), 0, receive_buffer=SMALL_BUFFER) as slow:
             end = put(store, 2000, 8000)
             sent = store.ha.followers()[0].sent
             with Line(address_of(store), 1) as line:
@@ -383,7 +384,7 @@ def test_a_follower_behind_a_deleted_file(
 ):
     """The file that it is sent is held, and sent to its end; that the next one has gone ends its line."""
     served, source = listen(size=1 << 24, file_size=1 << 22)
-    with Line(served.address, 1, receive_buffer=4096) as line:
+    with Line(served.address, 1, receive_buffer=SMALL_BUFFER) as line:
         assert within(lambda: served.followers() and served.followers()[0].sent > 1)
         time.sleep(0.1)
         sent = served.followers()[0].sent

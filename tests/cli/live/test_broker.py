@@ -26,6 +26,7 @@ from tests.broker.talk import KEYS, Line, heartbeat, pull, send
 from tests.cli.conftest import Run, process
 from tests.remoting.remoting_peer import strict
 from tests.support.engine import log_files, open_small, put_all, stored
+from tests.support.loopback import SMALL_BUFFER
 from tests.support.prometheus import only, samples
 from tests.support.threads import within
 
@@ -360,7 +361,7 @@ def test_sigterm_amid_large_answers(tmp_path: Path) -> None:
     """
     with open_small(tmp_path / "store", mappedFileSizeCommitLog=1 << 20, **KEYS) as made:
         put_all(made, 60, size=4096)
-    with serving(tmp_path / "store") as (child, address), Line(address, receive_buffer=4096) as slow:
+    with serving(tmp_path / "store") as (child, address), Line(address, receive_buffer=SMALL_BUFFER) as slow:
         waiting = {slow.start(PULL, pull(maxMsgNums=60)) for _ in range(40)}
         first = slow.frame()
         assert first is not None
@@ -377,7 +378,7 @@ def test_sigterm_amid_large_answers(tmp_path: Path) -> None:
 
 
 def test_sigterm_with_a_client_that_takes_nothing(store: Path) -> None:
-    with serving(store) as (child, address), Line(address, receive_buffer=4096) as bad:
+    with serving(store) as (child, address), Line(address, receive_buffer=SMALL_BUFFER) as bad:
         for _ in range(2000):
             bad.start(PULL, pull())
         assert ended(child)[0] == ""
