@@ -85,7 +85,7 @@ def test_it_shows_where_it_stands(golden):
 def test_a_long_body_and_long_keys_are_shown_by_their_begin(tmp_path: Path):
     with MessageStore(tmp_path, dev=True) as store:
         store.put(Message("T", b"x" * 1_000_000, keys="k" * 1000))
-        store.wait_dispatched(10)
+        store.wait_dispatched(60)
         shown = repr(store.get("T", 0, 0).messages[0])
     assert f"body={b'x' * 40!r}... (1000000 bytes)" in shown and "... (1002 characters)" in shown and len(shown) < 500
 

@@ -44,7 +44,7 @@ def shop(tmp_path: Path) -> Path:
         store.put(flintmq.Message("Orders", b"one", tags="paid", keys="k1"))
         store.put(flintmq.Message("Orders", HOSTILE.encode(), tags=HOSTILE, keys="k2"))
         store.put(flintmq.Message("Orders", b"x" * 5000, queue_id=1, keys="k3"))
-        store.wait_dispatched(10)
+        store.wait_dispatched(60)
     return tmp_path / "shop"
 
 

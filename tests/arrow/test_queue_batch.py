@@ -25,7 +25,7 @@ def store(tmp_path: Path):
 
 def filled(store: MessageStore, count: int, **rest: Any) -> MessageStore:
     put_all(store, count, **rest)
-    assert store.wait_dispatched(10)
+    assert store.wait_dispatched(60)
     return store
 
 
@@ -82,7 +82,7 @@ def test_odd_rows(store: MessageStore):
     for number in range(3):
         odd = b"\xff\xfe\1v\2a\1b\2a\1c\2"
         store.put(Message("T", b"x", properties_bytes=odd, born_host="[2001:db8::7]:7", flag=number))
-    assert store.wait_dispatched(10)
+    assert store.wait_dispatched(60)
     got = store.get("T", 0, 0)
     assert rows_of(store.get_batch("T", 0, 0).batch) == [row_of(m) for m in got.messages]
 
@@ -94,7 +94,7 @@ def test_light_and_batch_queues(tmp_path: Path):
             store.put(message(n, queue_id=n % 3))
             store.put(Message("T", b"light", queue_id=n % 2, properties={"INNER_MULTI_DISPATCH": "%LMQ%a"}))
             store.put_batch([Message("B", b"%d" % n)] * 3)
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         for topic, end in (("%LMQ%a", 10), ("B", 36)):  # ten units a file of the one queue, all in one of the other
             found = store.get_batch(topic, 0, 0)
             got = store.get(topic, 0, 0, 1 << 20)
@@ -138,7 +138,7 @@ def test_what_readers_give_is_their_callers_own(tmp_path: Path, access: str):
     with MessageStore(tmp_path, dev=True) as store:
         for body in bodies:
             store.put(Message("T", body, keys="k"))
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         given = store.get_batch("T", 0, 0, 100).batch if access == "get_batch" else None
     if given is None:
         given = scan_arrow(tmp_path, ["body", "keys"], access=access).read_all()

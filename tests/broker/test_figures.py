@@ -44,7 +44,7 @@ def test_what_came_and_went(writing: Callable[..., Broker], line: Connected):
             assert talk.ask(SEND, send(topic), b"%d" % number).code == 0
     for topic in ("%RETRY%G", "%DLQ%G", "BenchmarkTest"):
         store.put(Message(topic, b"x"))
-    assert store.wait_dispatched(10)
+    assert store.wait_dispatched(60)
     body = talk.ask(PULL, pull(maxMsgNums=2)).body
     assert body and talk.ask(PULL, pull(group="H", maxMsgNums=1)).body
     for topic in ("%RETRY%G", "%DLQ%G"):
@@ -72,7 +72,7 @@ def test_what_nobody_consumes_does_not_go_out(writing: Callable[..., Broker], li
     """Looks of mqadmin, a peek, and what is read to become a retry."""
     broker = writing()
     talk, store = line(broker), stored(broker)
-    assert talk.ask(SEND, send(), b"x").code == 0 and store.wait_dispatched(10)
+    assert talk.ask(SEND, send(), b"x").code == 0 and store.wait_dispatched(60)
     [given] = popped(talk.ask(POP, pop(invisibleTime=1)))
     store.commit_offset("Other", "T", 0, 1)
     assert within(lambda: store.bounds("%RETRY%G_T", 0) == (0, 1))
@@ -93,13 +93,13 @@ def test_retries_of_a_group_that_pops(writing: Callable[..., Broker], line: Conn
     talk, store = line(broker), stored(broker)
     for _ in range(3):
         assert talk.ask(SEND, send(), b"x").code == 0
-    assert store.wait_dispatched(10)
+    assert store.wait_dispatched(60)
     store.create_group("P_U")
     for topic in ("%RETRY%P_U", "%RETRY%P+U"):  # the first one is that of the other group
         store.put(Message(topic, b"x"))
     store.commit_offset("P", "U", 0, 0)
     assert len(popped(talk.ask(POP, pop(group="P", invisibleTime=1)))) == 3
-    assert within(lambda: store.bounds("%RETRY%P_T", 0) == (0, 3)) and store.wait_dispatched(10)
+    assert within(lambda: store.bounds("%RETRY%P_T", 0) == (0, 3)) and store.wait_dispatched(60)
     plain, again = (("P", "T", flag, "false") for flag in ("false", "true"))
     other, other_again = (("P", "U", flag, "false") for flag in ("false", "true"))
     lag, flying, ready = (f"rocketmq_consumer_{name}_messages" for name in ("lag", "inflight", "ready"))
@@ -117,7 +117,7 @@ def test_what_was_deleted_is_gone(writing: Callable[..., Broker], line: Connecte
     talk, store = line(broker), stored(broker)
     for topic in ("Gone", "T"):
         assert talk.ask(SEND, send(topic), b"x").code == 0
-    assert store.wait_dispatched(10)
+    assert store.wait_dispatched(60)
     for topic, group in (("Gone", "G"), ("T", "G"), ("T", "GoneToo")):
         assert talk.ask(PULL, pull(topic, group=group)).body
     puts = sum(page(broker, "flintmq_puts_total", "duration").values())
@@ -126,7 +126,7 @@ def test_what_was_deleted_is_gone(writing: Callable[..., Broker], line: Connecte
     for name in ("messages", "throughput"):
         assert page(broker, f"rocketmq_{name}_out_total", "consumer_group", "topic").keys() == {("G", "T")}
     assert sum(page(broker, "flintmq_puts_total", "duration").values()) == puts == 2
-    assert talk.ask(SEND, send("Gone"), b"x").code == 0 and store.wait_dispatched(10)
+    assert talk.ask(SEND, send("Gone"), b"x").code == 0 and store.wait_dispatched(60)
     assert talk.ask(PULL, pull("Gone")).body
     assert page(broker, "rocketmq_messages_out_total", "topic")["Gone",] == 1
     assert sum(page(broker, "flintmq_puts_total", "duration").values()) == 3
@@ -164,7 +164,7 @@ def test_how_far_groups_are(writing: Callable[..., Broker], line: Connected):
     before = int(time.time() * 1000)
     for number in range(6):
         assert talk.ask(SEND, send(queue_id=number % 2), b"x").code == 0
-    store.wait_dispatched(10)
+    store.wait_dispatched(60)
     talk.ask(HEARTBEAT, body=heartbeat("a", "G", "Done", topics={"T": "*"}))
     for group, offsets in (("G", (1, 3)), ("Done", (3, 3))):
         for queue_id, offset in enumerate(offsets):
@@ -192,7 +192,7 @@ def test_a_group_that_begins_to_pop(writing: Callable[..., Broker], line: Connec
     talk, store = line(broker), stored(broker)
     for _ in range(6):
         assert talk.ask(SEND, send(), b"x").code == 0
-    assert store.wait_dispatched(10)
+    assert store.wait_dispatched(60)
     store.commit_offset("G", "T", 0, 5)
 
     async def begin_later(*given: Any) -> None:
@@ -206,7 +206,7 @@ def test_a_group_that_begins_to_pop(writing: Callable[..., Broker], line: Connec
 
 def test_ages_go_by_the_brokers_clock(tmp_path: Path):
     with BrokerControl(tmp_path / "store") as broker, Line(broker.address) as talk:
-        assert talk.ask(SEND, send(), b"x").code == 0 and broker.store.wait_dispatched(10)
+        assert talk.ask(SEND, send(), b"x").code == 0 and broker.store.wait_dispatched(60)
         broker.store.commit_offset("G", "T", 0, 0)
         broker.advance(3600)
         [age] = only(samples(broker.metrics()), "rocketmq_consumer_lag_latency", "topic").values()
@@ -234,7 +234,7 @@ def test_an_offset_beside_the_queue(writing: Callable[..., Broker], line: Connec
     """After its end, and before its begin: no lag below 0, none of what is gone."""
     broker = writing()
     talk, store = line(broker), stored(broker)
-    assert talk.ask(SEND, send(), b"x").code == 0 and store.wait_dispatched(10)
+    assert talk.ask(SEND, send(), b"x").code == 0 and store.wait_dispatched(60)
     store.commit_offset("G", "T", 0, 99)
     store.commit_offset("G", "Nowhere", 3, 5)
     lags = page(broker, "rocketmq_consumer_lag_messages", "consumer_group", "topic")
@@ -279,7 +279,7 @@ def test_ages_are_left_out_where_they_take_long(writing: Callable[..., Broker], 
     store = stored(broker)
     store.put(Message("T", b"x"))
     store.commit_offset("G", "T", 0, 0)
-    assert store.wait_dispatched(10)
+    assert store.wait_dispatched(60)
     found = samples(broker.metrics())
     assert only(found, "rocketmq_consumer_lag_messages", "topic") == {("T",): 1}
     assert "rocketmq_consumer_lag_latency" not in found

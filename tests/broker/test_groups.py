@@ -111,7 +111,7 @@ def test_a_group_that_may_not_consume(writing: Callable[..., Broker], line: Call
     broker = writing()
     client = line(broker)
     client.ask(310, send("T"), b"x")
-    assert stored(broker).wait_dispatched(10)
+    assert stored(broker).wait_dispatched(60)
     settings: dict[str, Any] = {"groupName": "G", "consumeEnable": False}
     assert client.ask(200, body=json.dumps(settings).encode()).code == 0
     assert client.ask(11, pull()).code == 16

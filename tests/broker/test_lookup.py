@@ -127,7 +127,7 @@ def test_by_unique_key(served: Serve, tmp_path: Path, line: Connected):
     with open_small(tmp_path / "store", unique_keys=True, **KEYS) as made:
         for number in range(3):
             made.put(Message("T", b"%d" % number, tags="red", queue_id=0))
-        made.wait_dispatched(10)
+        made.wait_dispatched(60)
         expected = [one.raw for one in made.get("T", 0, 0).messages]
         ids = [one.properties["UNIQ_KEY"] for one in made.get("T", 0, 0).messages]
     talk = line(served(tmp_path / "store"))
@@ -150,7 +150,7 @@ def test_more_than_a_frame_may_hold(served: Serve, tmp_path: Path, line: Connect
     with open_small(tmp_path / "store", mappedFileSizeCommitLog=32 << 20) as made:
         for number in range(5):
             made.put(Message("T", bytes([number]) * (3 << 20), keys="big", queue_id=0))
-        made.wait_dispatched(10)
+        made.wait_dispatched(60)
         expected = [one.raw for one in made.get("T", 0, 3, 1).messages + made.get("T", 0, 4, 1).messages]
     answer = line(served(tmp_path / "store")).ask(QUERY, {"topic": "T", "key": "big", "maxNum": 64})
     assert answer.code == 0 and list(records(answer.body)) == expected

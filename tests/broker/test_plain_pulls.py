@@ -29,7 +29,7 @@ def filled(broker: Broker, count: int = 30, size: int = 10) -> MessageStore:
     broker.store.create_topic("T", 2)
     for n in range(count):
         broker.store.put(Message("T", bytes([n % 251]) * size, tags=f"t{n % 3}", queue_id=0))
-    assert broker.store.wait_dispatched(10)
+    assert broker.store.wait_dispatched(60)
     with Line(broker.address) as talk:
         assert talk.ask(PULL, pull()).code == 0
     return broker.store
@@ -99,7 +99,7 @@ def test_plain_pulls_and_sends_need_no_frame(
 
     monkeypatch.setattr("flintmq.broker.remoting_line.decode_frame", watched)
     talk.ask(SEND, send("T", 0, "UNIQ_KEY\1k\2"), b"the first one makes it known")
-    assert store.wait_dispatched(10)
+    assert store.wait_dispatched(60)
     held = talk.start(PULL, pull(offset=31, **HOLD))
     assert within(lambda: broker.stats().held == 1)
     assert talk.ask(PULL, pull()).code == 0

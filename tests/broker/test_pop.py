@@ -552,7 +552,7 @@ def test_after_a_kill_all_comes_again_that_was_not_acknowledged(tmp_path: Path, 
         broker.store.create_topic("T", 1)
         for body in "abcd":
             broker.store.put(Message("T", body.encode()))
-        broker.store.wait_dispatched(10)
+        broker.store.wait_dispatched(60)
         with Line(broker.address) as client:
             a, b, _ = got(client, maxMsgNums=3)
             assert client.ask(CHANGE, b.fields(invisibleTime=0)).code == 0

@@ -60,7 +60,7 @@ class Life:
         for _ in range(self.chance.randrange(5)):
             assert self.store.put(Message("T", b"", keys=str(self.sent), queue_id=self.chance.randrange(QUEUES)))
             self.sent += 1
-        assert self.store.wait_dispatched(10)
+        assert self.store.wait_dispatched(60)
 
     async def pop(self) -> None:
         group = self.chance.choice(list(GROUPS))
@@ -99,14 +99,14 @@ class Life:
 
     async def drain(self) -> None:
         """Everything that is left comes, and is acknowledged."""
-        assert self.store.wait_dispatched(10)
+        assert self.store.wait_dispatched(60)
         for group, ordered in GROUPS.items():
             for one in self.flying[group].values():
                 self.pops.ack(group, "T", one.receipt)
                 self.done[group].add(str(one.message.keys))
             empty = 0
             while empty < 20:
-                assert self.store.wait_dispatched(10)
+                assert self.store.wait_dispatched(60)
                 found = (await self.pops.pop(PopWanted(group, "T", is_ordered=ordered), Popper())).given
                 empty = 0 if found else empty + 1
                 for one in found:

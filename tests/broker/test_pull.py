@@ -247,7 +247,7 @@ with MessageStore(sys.argv[1], config={"mappedFileSizeCommitLog": 4096, "mappedF
     print("open", flush=True)
     sys.stdin.readline()
     store.put(Message("T", b"from afar", queue_id=0))
-    store.wait_dispatched(10)
+    store.wait_dispatched(60)
     print("put", flush=True)
     sys.stdin.readline()
 """

@@ -52,7 +52,7 @@ def take(client: Line, frame: RemotingFrame, code: int = 0) -> None:
 
 
 def bodies(broker: Broker) -> list[bytes]:
-    assert stored(broker).wait_dispatched(10)
+    assert stored(broker).wait_dispatched(60)
     return [one.body for one in stored(broker).get(TOPIC, 0, 0).messages]
 
 

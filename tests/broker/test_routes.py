@@ -99,7 +99,7 @@ def test_a_topic_that_comes_while_it_serves(served: Serve, store: Path, line: Ca
     assert talk.ask(105, {"topic": "New"}).code == 17
     with open_small(store) as made:
         made.put(Message("New", b"x"))
-        made.wait_dispatched(10)
+        made.wait_dispatched(60)
         looks = 0
         while talk.ask(105, {"topic": "New"}).code == 17:
             looks += 1

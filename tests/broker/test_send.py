@@ -27,7 +27,7 @@ ONE_WAY = 2
 
 def stored(broker: Broker) -> MessageStore:
     assert isinstance(broker.store, MessageStore)
-    assert broker.store.wait_dispatched(10)
+    assert broker.store.wait_dispatched(60)
     return broker.store
 
 
@@ -72,7 +72,7 @@ def test_a_message_gets_the_broker_s_properties_once(
     back = "TRACE_ON\x01true\x02UNIQ_KEY\x01U\x02MSG_REGION\x01DefaultRegion\x02CLUSTER\x01DefaultCluster\x02"
     for text in ("UNIQ_KEY\x01U\x02", "UNIQ_KEY\x01U\x02", back):
         assert client.ask(310, send("T", 0, text), b"x").code == 0
-    assert stored(broker).wait_dispatched(10)
+    assert stored(broker).wait_dispatched(60)
     found = [one.fields.properties.decode() for one in stored(broker).get("T", 0, 0).messages]
     assert found == ["UNIQ_KEY\x01U\x02" + MARKS] * 2 + [back]
 

@@ -78,7 +78,7 @@ def test_what_a_topic_lets_clients_do(writing: Callable[..., Broker], line: Call
     broker = writing()
     client = line(broker)
     client.ask(310, send("T"), b"x")
-    assert stored(broker).wait_dispatched(10)
+    assert stored(broker).wait_dispatched(60)
     client.ask(17, {**TOPIC, "perm": 4})
     refused = client.ask(310, send("T"), b"x")
     assert refused.code == 16 and "sending message is forbidden" in str(refused.remark)
@@ -93,7 +93,7 @@ def test_a_topic_is_deleted(writing: Callable[..., Broker], line: Callable[[Brok
     client, waiting = line(broker), line(broker)
     client.ask(34, body=heartbeat("c", "G", topics={"T": "*"}))
     client.ask(310, send("T"), b"old")
-    assert stored(broker).wait_dispatched(10)
+    assert stored(broker).wait_dispatched(60)
     client.ask(15, {"consumerGroup": "G", "topic": "T", "queueId": 0, "commitOffset": 1})
     number = waiting.start(11, pull(offset=1, sysFlag=6, suspendTimeoutMillis=9000))
     assert waiting.is_quiet(0.05)
@@ -103,7 +103,7 @@ def test_a_topic_is_deleted(writing: Callable[..., Broker], line: Callable[[Brok
     assert client.ask(11, pull()).code == 17
     assert stored(broker).consumer_offset("G", "T", 0) is None
     assert client.ask(310, send("T"), b"new").fields["queueOffset"] == "0"
-    assert stored(broker).wait_dispatched(10)
+    assert stored(broker).wait_dispatched(60)
     assert [StoredMessage(one).body for one in records(client.ask(11, pull()).body)] == [b"new"]
 
 
@@ -125,7 +125,7 @@ def test_offsets_of_a_group_at_rest(writing: Callable[..., Broker], line: Callab
     stored(broker).create_topic("T", 2)
     for n in range(10):
         client.ask(310, send("T", n % 2), b"x")
-    assert stored(broker).wait_dispatched(10)
+    assert stored(broker).wait_dispatched(60)
     stored(broker).create_group("G")
     for queue in range(2):
         stored(broker).commit_offset("G", "T", queue, 4)
@@ -147,7 +147,7 @@ def consumed(writing: Callable[..., Broker], line: Callable[[Broker], Line]) -> 
     stored(broker).create_topic("T", 1)
     for _ in range(5):
         client.ask(310, send("T"), b"x")
-    assert stored(broker).wait_dispatched(10)
+    assert stored(broker).wait_dispatched(60)
     member.ask(34, body=heartbeat("c", "G", topics={"T": "*"}))
     return broker, client, member
 
@@ -176,7 +176,7 @@ def test_members_are_notified_of_new_offsets(writing: Callable[..., Broker], lin
     stored(broker).create_topic("T", 2)
     for n in range(6):
         client.ask(310, send("T", n % 2), b"x")
-    assert stored(broker).wait_dispatched(10)
+    assert stored(broker).wait_dispatched(60)
     for n, member in enumerate(members):
         member.ask(34, body=heartbeat(f"c{n}", "G", topics={"T": "*"}))
     other.ask(34, body=heartbeat("c3", "H", topics={"T": "*"}))
@@ -232,7 +232,7 @@ class ResetTopic:
         stored(self.broker).create_topic("T", 1)
         for _ in range(10):
             self.client.ask(310, send("T"), b"x")
-        assert stored(self.broker).wait_dispatched(10)
+        assert stored(self.broker).wait_dispatched(60)
 
     def commit(self, by: Line, offset: int) -> int | None:
         """Commit an offset; that of the group, then."""

@@ -33,7 +33,7 @@ def test_a_trace_is_sent_and_read(writing: Callable[..., Broker], line: Connecte
         answer = client.ask(310, send(name, 0, text), b"Pub\x01%d\x02" % number)
         assert (answer.code, answer.fields["queueOffset"]) == (0, str(number))
     assert client.ask(310, send(name, 1), b"x").code == 1, "it has one queue"
-    assert stored(broker).wait_dispatched(10) and queues(client, name) == (1, 1, 6)
+    assert stored(broker).wait_dispatched(60) and queues(client, name) == (1, 1, 6)
     assert [StoredMessage(one).body for one in records(client.ask(11, pull(name)).body)] == [
         b"Pub\x010\x02", b"Pub\x011\x02",
     ]  # fmt: skip

@@ -158,6 +158,6 @@ def test_the_engine_opens_what_it_stored_with_a_high_maxmessagesize(tmp_path: Pa
     for number in range(2):
         with MessageStore(tmp_path, keys) as store:
             store.put(Message("T", bytes(200_000 + number))).raise_for_status()
-            assert store.wait_dispatched(10)
+            assert store.wait_dispatched(60)
             assert store.get("T", 0, number).messages[0].body == bytes(200_000 + number)
     assert flintmq.scan_arrow(tmp_path, set=keys).read_all().num_rows == 2

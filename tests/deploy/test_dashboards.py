@@ -90,7 +90,7 @@ def texts_of_brokers(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         assert isinstance(broker.store, MessageStore)
         assert talk.ask(SEND, send(), b"x").code == 0
         broker.store.put(Message("%DLQ%G", b"x"))
-        assert broker.store.wait_dispatched(10)
+        assert broker.store.wait_dispatched(60)
         assert talk.ask(PULL, pull()).body and len(popped(talk.ask(POP, pop(group="P")))) == 1
         assert talk.ask(HEARTBEAT, body=heartbeat("c", "G", topics={"T": "*"})).code == 0
         producer = {"clientID": "p", "producerDataSet": [{"groupName": "P"}]}

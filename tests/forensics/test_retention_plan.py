@@ -78,7 +78,7 @@ def test_who_has_not_read_it(tmp_path):
         store.commit_offset("G", "T", 1, 3)
         store.commit_offset("H", "T", 1, 1000)
         store.commit_offset("H", "T", 0, 0)
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
     keys = CONFIG.with_keys({"enableLmq": True, "enableMultiDispatch": True})
     plan = explain(tmp_path, keys, effects=disk)
     gone: dict[tuple[str, int], int] = {}
@@ -114,7 +114,7 @@ def test_what_is_kept_from_plan_to_plan_changes_nothing(tmp_path):
                 assert kept == fresh and sum(row.messages for row in fresh.unread) > 0
                 assert known.cuts
             put_all(store, 20, 1000 + 20 * later, size=700)
-            assert store.wait_dispatched(10)
+            assert store.wait_dispatched(60)
             disk.used = 86 if later else 50
             store._parts.retention.clean_once()
 
@@ -169,7 +169,7 @@ def test_queues_without_files_are_counted_from_the_log(tmp_path, kind):
         put_all(store, 3, topic="Other")
         store.commit_offset("g", "T", 0, 3)
         store.commit_offset("g", "Other", 0, 3)
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
     disk.clock += 1000 * HOUR
     plan = explain(tmp_path, CONFIG, effects=disk)
     assert plan.next_files and plan.unread and not plan.unknown

@@ -81,7 +81,7 @@ def test_the_engine_opens_such_a_log_as_it_is(tmp_path: Path):
     case = next(case for case in PICKED if told(case) == "start-cut")
     make(tmp_path / "s", case)
     with MessageStore(tmp_path / "s", config=KEYS, dispatch="thread") as store:
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         assert len(list(store)) == 3
     assert set(verify(tmp_path / "s", config_of(case)).defect_counts) == {"start-cut"}
     shutil.rmtree(tmp_path / "s")

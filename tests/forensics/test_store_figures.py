@@ -38,7 +38,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def put(store: MessageStore, count: int) -> None:
     for number in range(count):
         assert store.put(Message("T", b"%d" % number)).status.name == "PUT_OK"
-    assert store.wait_dispatched(10)
+    assert store.wait_dispatched(60)
 
 
 def test_a_live_store_is_followed(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_it_looks_back_so_far_and_no_further(tmp_path, monkeypatch):
 def test_what_comes_goes_on_where_the_newest_end(tmp_path):
     with open_small(tmp_path, enableLmq=True, enableMultiDispatch=True) as store:
         store.put(Message("T", b"old"))
-        store.wait_dispatched(10)
+        store.wait_dispatched(60)
         with open_store(tmp_path, set=KEYS) as view:
             tail, light = TopicTail(view, "T", [0]), TopicTail(view, "%LMQ%a", expected=True)
             store.put(Message("T", b"1", queue_id=1))

@@ -53,7 +53,7 @@ def flint_writes(root: Path, peer: str, killed: bool) -> None:
             store.put(Message("Later", b"%d" % n, tags="a", keys=f"k{n}", queue_id=n % 2, delay_level=level))
         for n in range(10):
             store.put(Message("Plain", b"%d" % n))
-        store.wait_dispatched(10)
+        store.wait_dispatched(60)
         consumer = store.consumer("G", "Plain")
         assert [m.body for m in consumer.poll(4)] == [b"0", b"1", b"2", b"3"]
         consumer.commit()

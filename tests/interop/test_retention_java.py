@@ -34,7 +34,7 @@ def test_both_begin_where_the_log_begins(tmp_path: Path, version: str):
     with open_small(root, disk) as store:
         assert store._parts.files.min_offset == 6 * FILE_SIZE, "what Java deleted"
         assert store.put(Message("T", b"x")).queue_offset == ours.max_offset + 8
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         low = store.get("T", 0, 0).min_offset
         found = []
         while more := store.get("T", 0, low + len(found)).messages:

@@ -30,7 +30,7 @@ def flint_writes(root: Path, peer: str) -> None:
         store._parts.housekeeping.stop()
         for n in range(3):
             store.put(Message("Plain", b"%d" % n, tags="a", keys=f"k{n}", reconsume_times=16 if n == 2 else 0))
-        store.wait_dispatched(10)
+        store.wait_dispatched(60)
         consumer = store.consumer("G", "Plain", retries=True)
         for message, level in zip(consumer.poll(2), (1, 2), strict=True):
             consumer.retry(message, level)
@@ -69,7 +69,7 @@ def test_each_goes_on_with_the_retries_of_the_other(tmp_path: Path, version: str
     with MessageStore(root, config=KEYS, peer=java.version, effects=clock, unique_keys=False) as store:
         store._parts.housekeeping.stop()
         store._parts.housekeeping.delay.deliver_once()
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         with store.consumer("G", "Plain", retries=True) as consumer:
             found = sorted((m.topic, m.body, m.reconsume_times) for m in consumer.poll())
             assert found == [("Plain", b"0", 2), ("Plain", b"1", 2)], "the rest of them, each once"

@@ -160,7 +160,7 @@ def begin(*given: str) -> Callable[[MessageStore], None]:
                 half.commit().raise_for_status()
             elif body[-1] == "r":
                 half.rollback().raise_for_status()
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
 
     return work
 
@@ -169,7 +169,7 @@ def settle(commit: bool) -> Callable[[MessageStore], None]:
     """Have each open transaction asked about, and give one answer to all; twice."""
 
     def work(store: MessageStore) -> None:
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         asked: list[str] = []
 
         def ask(half: Half) -> None:
@@ -179,10 +179,10 @@ def settle(commit: bool) -> Callable[[MessageStore], None]:
         store.on_check(ask)
         store._parts.transactions.check_once()
         first = len(asked)
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         store._parts.transactions.check_once()
         assert len(asked) == first == len(set(asked)), asked
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         done = tuple(store.consumer_offset(GROUP, topic, 0) for topic in (HALF, OUTCOME))
         assert done == (store.bounds(HALF, 0)[1], store.bounds(OUTCOME, 0)[1])
 

@@ -61,7 +61,7 @@ def test_slow_gets_beside_puts_leave_every_file_to_be_closed(
             at_once(put, get, get)
         finally:
             sys.setswitchinterval(between)
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         files = store._parts.files.files
     assert wrong == []
     assert not any(file.is_held or not file.map.closed for file in files)

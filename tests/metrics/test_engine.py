@@ -11,7 +11,7 @@ def test_what_was_done_is_what_is_counted(tmp_path: Path) -> None:
         for number in range(5):
             store.put(flintmq.Message("库存" if number else "Orders", b"x"))
         assert store.put(flintmq.Message("T", b"x" * (5 << 20))).status.name == "MESSAGE_ILLEGAL"
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         store.get("库存", 0, 0)
         store.get("库存", 0, 4)
         stats = store.stats()

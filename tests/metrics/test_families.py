@@ -168,7 +168,7 @@ def test_odd_names_and_retries(tmp_path: Path) -> None:
             assert store.put(flintmq.Message(topic, b"x")).status.name == "PUT_OK"
         store.commit_offset("g", "%RETRY%g", 0, 0)
         store.commit_offset("g", "库存", 0, 1)
-        store.wait_dispatched(10)
+        store.wait_dispatched(60)
     odd = 'a"b\\c\nd'
     os.makedirs(tmp_path / "consumequeue" / odd / "0")
     os.makedirs(os.fsencode(tmp_path) + b"/consumequeue/\xff\x1b/0")

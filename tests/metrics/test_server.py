@@ -65,7 +65,7 @@ def test_each_request_looks_anew(tmp_path: Path) -> None:
     with MessageStore(tmp_path) as store, serving(StoresWatch(tmp_path, StoreConfig())) as server:
         for count in (1, 2, 3):
             store.put(Message("T", b"x"))
-            assert store.wait_dispatched(10)
+            assert store.wait_dispatched(60)
             found = samples(ask(server)[2])
             assert only(found, "flintmq_topic_messages", "topic") == {("T",): count}
             assert only(found, "flintmq_store_live", "node_type") == {("broker",): 1}

@@ -83,7 +83,7 @@ def test_the_address_in_offset_message_ids(tmp_path: Path, keys: dict[str, Any],
         put_all(store, 1)
         store.put_batch([message(1), message(2)])
         assert store.put_columns("T", pa.record_batch({"body": [b"x"]}))
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         found = store.get("T", 0, 0).messages
         assert [one.store_host for one in found] == [host] * 4
         for one in found:
@@ -98,7 +98,7 @@ def test_the_most_that_a_query_answers(tmp_path: Path, most: int):
     with open_small(tmp_path, maxMsgsNumBatch=most) as store:
         for number in range(8):
             store.put(message(1, queue_id=number % 2))
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         assert len(store.query("T", "k1")) == most
 
 
@@ -115,7 +115,7 @@ def test_what_a_get_answers_of_messages_far_behind(tmp_path: Path, keys: dict[st
     """With accessMessageInMemoryMaxRatio=0 every message is far behind."""
     with open_small(tmp_path, **{"accessMessageInMemoryMaxRatio": 0, **keys}) as store:
         sizes = {result.size for result in put_all(store, 20)}
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         got = store.get("T", 0, 0, 20).messages
         assert len(got) == (500 // max(sizes) if "maxTransferBytesOnMessageInDisk" in keys else count)
 
@@ -127,7 +127,7 @@ def test_how_far_a_get_with_a_filter_looks(tmp_path: Path, units: int, found: bo
         for number in range(8):
             store.put(message(3 * number))
         store.put(message(1))  # the ninth has another tag
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         assert bool(store.get("T", 0, 0, 1, tags="t1").messages) is found
 
 
@@ -154,7 +154,7 @@ def test_the_size_of_files(tmp_path: Path, key: str, value: int, folder: str, si
             store.put(message(number, size=600))
         for _ in range(5):
             assert store.put_batch([message(1, "B"), message(2, "B")])[0].outcome.name == "OK"
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
     sizes = {os.path.getsize(file) for file in (tmp_path / folder).iterdir()}
     assert sizes == {size} and len(list((tmp_path / folder).iterdir())) >= 2
     with open_small(tmp_path, **{key: value}) as store:

@@ -13,7 +13,7 @@ from tests.support.engine import open_small
 def test_by_key_by_order_and_by_view(tmp_path: Path):
     with open_small(tmp_path / "s") as store:
         store.put_many([Message("T", b"%d" % n, keys=f"k{n % 2}", queue_id=n % 3) for n in range(6)])
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         assert [m.body for m in store.query("T", "k1")] == [b"1", b"3", b"5"]
         assert store.query("T", "none") == []
         assert [m.body for m in store] == [b"%d" % n for n in range(6)]

@@ -62,7 +62,7 @@ CASES = [
 def store(tmp_path_factory):
     with open_small(tmp_path_factory.mktemp("store")) as opened:
         opened.put(Message("T", b"1", tags="t", keys="k"))
-        assert opened.wait_dispatched(10)
+        assert opened.wait_dispatched(60)
         yield opened
 
 
@@ -116,7 +116,7 @@ def test_integers_that_are_no_int_are_kept_as_ints(tmp_path: Path, kind: type):
     """What is kept in config/ is JSON: one that could not be written there would hinder all later ones."""
     with open_small(tmp_path) as store:
         store.put(Message("T", b"1"))
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         store.create_topic("U", queues=kind(3))
         store.commit_offset("by itself", "T", kind(0), kind(1))
         with store.consumer("g", "T", queues=[kind(0)]) as consumer:
@@ -138,7 +138,7 @@ def test_small_integers_of_numpy_do_not_overflow(tmp_path: Path):
     near = np.uint8(250)
     with open_small(tmp_path) as store:
         store.put_many([Message("T", b"", keys="k") for _ in range(300)])
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         read = [m.queue_offset for m in store.get("T", np.uint8(0), near, near).messages]
         assert read == [m.queue_offset for m in store.get("T", 0, 250, 250).messages] and max(read) > 255
         batch = store.get_batch("T", np.uint8(0), near, near).batch

@@ -61,7 +61,7 @@ def test_hello(tmp_path: Path):
         result = store.put(flintmq.Message("orders", b"hello", tags="paid", keys="order-1", queue_id=0))
         assert (result.status, result.outcome, result.queue_offset, result.physical_offset) == (OK, Outcome.OK, 0, 0)
         assert result.offset_msg_id == "7F00000100002A9F0000000000000000"
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         got = store.get("orders", 0, 0, max_messages=32)
         assert (got.status, got.next_begin_offset, got.min_offset, got.max_offset) == (
             GetMessageStatus.FOUND, 1, 0, 1,
@@ -84,7 +84,7 @@ def test_offset_at_time(tmp_path: Path):
     with open_small(tmp_path, disk) as store:
         for disk.clock in (1000, 2000, 2000, 3000):
             store.put(Message("T", b"x"))
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         lower = {ms: store.offset_at_time("T", 0, ms) for ms in (0, 1000, 1500, 2000, 3000, 3001)}
         assert lower == {0: 0, 1000: 0, 1500: 1, 2000: 1, 3000: 3, 3001: 4}
         upper = {ms: store.offset_at_time("T", 0, ms, "upper") for ms in (0, 1000, 2500, 2000, 9000)}
@@ -294,7 +294,7 @@ def test_d9_a_topic_that_can_be_no_directory_is_refused_and_stops_nobody(tmp_pat
         for topic in ("t" * 256, "a/b", "..", "x\0y"):
             assert store.put(Message(topic, b"x")).status is PutMessageStatus.MESSAGE_ILLEGAL
         put_all(store, 1)
-        assert store.wait_dispatched(10) and store.get("T", 0, 0).messages
+        assert store.wait_dispatched(60) and store.get("T", 0, 0).messages
 
 
 def test_d11_a_restart_reads_from_the_flushed_time_on(tmp_path: Path):
@@ -334,7 +334,7 @@ def test_a_full_disk_at_the_roll_over_is_a_status_and_passes(tmp_path: Path):
         failed = [r for r in results if r.status is not OK]
         assert {(r.status, r.outcome) for r in failed} == {(PutMessageStatus.CREATE_MAPPED_FILE_FAILED, Outcome.FAILED)}
         assert len(failed) == 2
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
     check_derived(tmp_path)
     assert [r.queue_offset for r in records(tmp_path)] == list(range(6))
 
@@ -598,7 +598,7 @@ def test_lines_of_recovery_and_dispatch_are_told_apart(tmp_path: Path, caplog: p
     with MessageStore(tmp_path / "a", dev=True) as a, MessageStore(tmp_path / "b", dev=True) as b:
         for store in (a, b):
             store.put(message(3))
-            store.wait_dispatched(10)
+            store.wait_dispatched(60)
     lines = [record.getMessage() for record in caplog.records]
     recovered = [line for line in lines if "recovery after" in line]
     assert [line.partition(":")[0] for line in recovered] == [str(tmp_path / "a"), str(tmp_path / "b")]

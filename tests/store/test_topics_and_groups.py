@@ -43,7 +43,7 @@ def test_the_attribute_says_the_type_of_the_queues(tmp_path):
         for topic in ("batches", "others"):
             assert store.topics()[topic].attributes == {"queue.type": "BatchCQ"}
             store.put_batch([Message(topic, b"1"), Message(topic, b"2")])
-        store.wait_dispatched(10)
+        store.wait_dispatched(60)
         assert (tmp_path / "batchconsumequeue" / "batches").is_dir()
         with pytest.raises(UsageError, match="of the other type"):
             store.create_topic("batches", TopicSettings(2, 2))

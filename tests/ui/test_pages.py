@@ -293,7 +293,7 @@ def test_a_store_that_is_written_meanwhile(ask: Asker, tmp_path: Path, monkeypat
         client = ask(tmp_path / "store")
         assert "in use" in client.get("/").text
         store.put(Message("T", b"two"))
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         assert client.get("/0/topic?name=T&format=json").text.count("\n") == 2
 
 

@@ -158,7 +158,7 @@ def test_what_a_call_needs(guarded: Callable[..., Broker], by: Talk, tmp_path: P
     broker = guarded()
     for _ in range(2):  # a receive waits for none
         assert stored(broker).put(Message("T", b"x"))
-    assert stored(broker).wait_dispatched(10)
+    assert stored(broker).wait_dispatched(60)
     wanted = [(of, actions) for of, *actions in (need.split() for need in EXPECTED[name])]
     for missing, actions in wanted:
         others = [rule(of, more[0]) for of, more in wanted if of != missing]
@@ -187,7 +187,7 @@ def test_a_user_does_what_the_rules_say(guarded: Callable[..., Broker], by: Talk
     owner, reader = by(broker), by(broker, "bob", "onlybilling")
     owner.settle(producer("T"))
     assert owner.ask("SendMessage", sending(message())).status.code == wire.OK
-    assert stored(broker).wait_dispatched(10)
+    assert stored(broker).wait_dispatched(60)
     reader.settle(consumer("G", topics={"T": "*"}))
     assert [one.body for one in given(reader.receive(receiving()))] == [b"hello"]
     assert reader.ask("SendMessage", sending(message())).status.code == wire.FORBIDDEN

@@ -43,7 +43,7 @@ def route(topic: str = "T", endpoints: wire.Endpoints | None = None) -> wire.Que
 def put(broker: Broker, count: int = 1, topic: str = "T", **more: Any) -> None:
     for number in range(count):
         assert stored(broker).put(Message(topic, b"m%d" % number, **more))
-    assert stored(broker).wait_dispatched(10)
+    assert stored(broker).wait_dispatched(60)
 
 
 def bodies(messages: list[wire.Message]) -> list[bytes]:
@@ -604,7 +604,7 @@ def test_a_client_that_takes_half_of_a_receive_gets_it_again(
     monkeypatch.setattr("flintmq.broker.pop.UNSENT_MS", 100)
     for number in range(8):
         assert stored(broker).put(Message("T", b"%d" % number * 20_000, queue_id=0))
-    assert stored(broker).wait_dispatched(10)
+    assert stored(broker).wait_dispatched(60)
     client = GrpcTalk(broker.address, reads=False)
     client.settle(consumer("G", wire.PUSH_CONSUMER))
     number = client.start("ReceiveMessage", receiving(auto_renew=True))
@@ -795,7 +795,7 @@ def test_bodies_that_a_client_of_remoting_compressed(broker: Broker, talk: Talk,
         (zlib.compress(b"z" * 99), 0x301),
     ):
         assert producer_.ask(310, send("T", 0, f"UNIQ_KEY\x01{flag}\x02", sys_flag=flag), body).code == 0
-    assert stored(broker).wait_dispatched(10)
+    assert stored(broker).wait_dispatched(60)
     found = [(one.body, one.system_properties.body_encoding) for one in given(client.receive(receiving()))]
     assert found == [
         (b"text" * 50, wire.IDENTITY), (zipped, wire.GZIP), (b"broken", wire.GZIP), (b"z" * 99, wire.IDENTITY),

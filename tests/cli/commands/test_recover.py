@@ -100,7 +100,7 @@ def test_a_log_that_is_not_there_is_told_and_opens_by_a_word(run: Run, tmp_path:
     root = tmp_path / "s"
     with MessageStore(root, dev=True) as store:
         store.put_many([Message("T", b"x")] * 3)
-        store.wait_dispatched(10)
+        store.wait_dispatched(60)
         store.commit_offset("g", "T", 0, 3)
     (root / "commitlog").rename(tmp_path / "unmounted")
     for there in (False, True):

@@ -82,7 +82,7 @@ def test_following_ends_with_the_store(tmp_path: Path, gone: str) -> None:
 def test_following_a_live_store_until_ctrl_c(tmp_path: Path) -> None:
     with MessageStore(tmp_path, dev=True) as store:
         store.put(Message("T", b"before"))
-        store.wait_dispatched(10)
+        store.wait_dispatched(60)
         with following(tmp_path, "--format", "{body}") as child:
             assert line(child) == "before\n"
             for n in range(3):
@@ -97,7 +97,7 @@ def test_following_a_live_store_until_ctrl_c(tmp_path: Path) -> None:
 def test_it_ends_when_its_reader_goes_also_while_nothing_comes(tmp_path: Path) -> None:
     with MessageStore(tmp_path, dev=True) as store:
         store.put(Message("T", b"x"))
-        store.wait_dispatched(10)
+        store.wait_dispatched(60)
         with following(tmp_path, "--since", "0", "--limit", "5") as child:
             assert line(child) != ""
             assert child.stdout is not None and child.stderr is not None

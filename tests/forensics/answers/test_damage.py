@@ -117,7 +117,7 @@ def test_a_store_of_our_own_lacks_no_file(tmp_path: Path, kind: str):
     with open_small(root) as store:
         store.put(Message("T", b"x", delay_level=18))
         store.put(Message("T", b"x", properties={"TIMER_DELAY_SEC": "1000"}))
-        assert store.wait_dispatched(5)
+        assert store.wait_dispatched(60)
         if kind == "killed":
             shutil.copytree(root, tmp_path / "copy")
             root = tmp_path / "copy"
@@ -186,14 +186,14 @@ def letters(root: Path) -> MessageStore:
     store.create_group("G", GroupSettings(retry_max_times=1))
     for n in range(5):
         store.put(Message("T", b"body", keys=f"k{n}", queue_id=0))
-    assert store.wait_dispatched(10)
+    assert store.wait_dispatched(60)
     with store.consumer("G", "T", retries=True) as consumer:
         got = 0
         while got < 5:
             for message in consumer.poll(32, 1000):
                 consumer.dead(message)
                 got += 1
-    assert store.wait_dispatched(10)
+    assert store.wait_dispatched(60)
     return store
 
 

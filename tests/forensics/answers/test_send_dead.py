@@ -34,7 +34,7 @@ def root(tmp_path: Path) -> Path:
             first = store.get_at(store.put(message).physical_offset)
             dead = sent_back(first, "G", level=-1)
             assert store.put(dead).physical_offset >= 0
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
     return tmp_path / "from"
 
 

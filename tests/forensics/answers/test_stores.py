@@ -84,7 +84,7 @@ def test_a_retry_on_another_broker_is_of_its_message(tmp_path: Path):
         first = a.get_at(a.put(Message("T", b"x", keys="k", properties={"UNIQ_KEY": "U1"})).physical_offset)
         more = {"RETRY_TOPIC": "T", "ORIGIN_MESSAGE_ID": first.offset_msg_id, "UNIQ_KEY": "U1"}
         b.put(Message("%RETRY%G", b"x", keys="k", properties=more, reconsume_times=1))
-        assert a.wait_dispatched(5) and b.wait_dispatched(5)
+        assert a.wait_dispatched(60) and b.wait_dispatched(60)
     members = [Member(str(tmp_path / name), name) for name in "ab"]
     for asked in (TraceAsked(key="k"), TraceAsked(topic="T"), TraceAsked(id="U1")):
         [row] = trace(members, asked).rows
@@ -115,7 +115,7 @@ def test_a_store_that_is_written_meanwhile(tmp_path: Path):
         finally:
             stop.set()
             writer.join(20)
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
     found = trace([Member(str(tmp_path), "")], TraceAsked(topic="T"))
     assert len(found.rows) == len(put) >= before > 0
     assert sum(row.state == "waiting" for row in found.rows) == -(-len(put) // 3)
@@ -144,7 +144,7 @@ def test_odd_records_are_answered(tmp_path: Path, number: int):
         store.put(Message("RMQ_SYS_TRANS_OP_HALF_TOPIC", b"-1,,x,99999999999999999999,", tags="d"))
         for id in ({}, {"UNIQ_KEY": "U"}):
             store.put(Message(topic, b"", keys="k T", properties={**pairs, **id}, reconsume_times=-7))
-        assert store.wait_dispatched(5)
+        assert store.wait_dispatched(60)
     config = StoreConfig.from_keys({"messageDelayLevel": "1s"})
     members = [Member(str(tmp_path), "")]
     found = [trace(members, TraceAsked(key="k")), trace(members, TraceAsked(topic="T")), timers(members, config)]
@@ -160,7 +160,7 @@ def test_a_message_with_endless_retries_is_cut_and_said(tmp_path: Path, monkeypa
         for n in range(300):
             pairs = {"UNIQ_KEY": "U", "RETRY_TOPIC": "T"}
             store.put(Message("%RETRY%G" if n else "T", b"", keys="k", properties=pairs, reconsume_times=n))
-        assert store.wait_dispatched(5)
+        assert store.wait_dispatched(60)
     found = trace([Member(str(tmp_path), "")], TraceAsked(key="k"))
     assert len(found.rows) == 1 and len(found.rows[0].retries) == 49
     assert found.notes == ["message U: it has more than 50 records; the others are left out"]
@@ -185,7 +185,7 @@ def test_messages_without_an_id_are_known_by_their_origin(tmp_path: Path):
         assert first.msg_id is None
         for level in (1, 2, -1):
             store.put(sent_back(first, "G", level=level))
-        assert within(lambda: store.bounds("%RETRY%G", 0)[1] == 1) and store.wait_dispatched(5)
+        assert within(lambda: store.bounds("%RETRY%G", 0)[1] == 1) and store.wait_dispatched(60)
     members = [Member(str(tmp_path), "")]
     for asked in (TraceAsked(key="k"), TraceAsked(topic="T"), TraceAsked(key="k", topic="T")):
         [row] = trace(members, asked).rows
@@ -199,11 +199,11 @@ def test_a_message_of_a_deleted_topic_is_no_message_for_consumers(tmp_path: Path
     with open_small(tmp_path) as store:
         store.create_topic("T", 1)
         store.put(Message("T", b"x", keys="k"))
-        assert store.wait_dispatched(5)
+        assert store.wait_dispatched(60)
         store.delete_topic("T")
         store.create_topic("T", 1)
         store.put(Message("T", b"y", keys="k"))
-        assert store.wait_dispatched(5)
+        assert store.wait_dispatched(60)
     rows = trace([Member(str(tmp_path), "")], TraceAsked(key="k")).rows
     assert [row.state for row in rows] == ["deleted", "delivered"]
 

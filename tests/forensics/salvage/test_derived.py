@@ -59,7 +59,7 @@ def test_a_mark_beyond_the_log(tmp_path: Path) -> None:
     root = tmp_path / "store"
     with MessageStore(root, dev=True) as store:
         results = [store.put(Message("T", bytes([n]) * 200)) for n in range(9)]
-        store.wait_dispatched(10)
+        store.wait_dispatched(60)
     at = results[7].physical_offset
     patch(root / "commitlog" / FIRST, at, bytes(400))
     patch(root / "commitlog" / FIRST, at + 500, bytes(1000))

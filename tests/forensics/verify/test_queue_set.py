@@ -43,7 +43,7 @@ def test_engine_rebuild_and_verify_have_one_rule_for_the_size_of_queue_files(
             put_all(store, 1, topic=topic, queue_id=0)
             for queue in range(1, queues):
                 put_all(store, 1, topic=topic, queue_id=queue)
-            assert store.wait_dispatched(10)
+            assert store.wait_dispatched(60)
     keys = {name: value for name, value in KEYS.items() if name != "mappedFileSizeConsumeQueue"}
     with MessageStore(tmp_path / "s", config=keys) as store:
         assert store.config.mapped_file_size_consume_queue == 200
@@ -166,7 +166,7 @@ def test_queues_of_another_type_than_their_topic(tmp_path: Path):
         store.create_topic("Bulk", 1, "BatchCQ")
         put_all(store, 3, topic="Plain")
         put_all(store, 3, topic="Bulk")
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
     config = StoreConfig.from_keys(KEYS)
     assert verify(root, config).defect_counts == {}
     shutil.copytree(root / "consumequeue" / "Plain", root / "consumequeue" / "Bulk")
@@ -193,6 +193,6 @@ def test_without_topics_json_no_type_is_wrong(tmp_path: Path):
     with open_small(tmp_path / "s") as store:
         store.create_topic("Bulk", 1, "BatchCQ")
         put_all(store, 3, topic="Bulk")
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
     shutil.rmtree(tmp_path / "s" / "config")
     assert "queue-kind" not in verify(tmp_path / "s", StoreConfig.from_keys(KEYS)).defect_counts

@@ -87,7 +87,7 @@ def test_a_store_that_is_being_written(tmp_path: Path) -> None:
     with MessageStore(tmp_path / "live", dev=True) as store:
         for number in range(500):
             store.put(Message("Orders", b"x" * 50, keys=f"<script>k{number % 50}</script>"))
-        store.wait_dispatched(10)
+        store.wait_dispatched(60)
         found = stats(str(tmp_path / "live"), str(tmp_path / "live.html"))
         store.put(Message("Orders", b"y"))
     assert found.live and found.messages == 500

@@ -58,7 +58,7 @@ def test_line_7_a_reader_writes_nothing_and_takes_no_lock(tmp_path: Path, name: 
     with open_small(root) as store:
         put_all(store, 50)
         store.flush()
-        store.wait_dispatched(10)
+        store.wait_dispatched(60)
         before = {**tree(root), "lock": (root / "lock").read_bytes()}
         words = [sys.executable, *COMMANDS[name], str(root), *REST.get(name, [])]
         done = subprocess.run(

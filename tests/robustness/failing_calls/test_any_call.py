@@ -44,7 +44,7 @@ def test_whatever_call_fails_what_was_ok_is_there(tmp_path: Path, disk: str, cal
     answers = [row for row in map(json.loads, done.stdout.splitlines()) if isinstance(row, list)]
     for _ in range(2):
         with open_small(root) as store:
-            assert store.wait_dispatched(10)
+            assert store.wait_dispatched(60)
         there = {r.queue_offset: r.physical_offset for r in records(root)}
         assert list(there) == list(range(len(there))), "one prefix"
         for status, outcome, offset, place in answers:

@@ -44,7 +44,7 @@ def test_strangers_stay(tmp_path: Path) -> None:
     with MessageStore(tmp_path, config=KEYS | {"deleteWhen": hours}, effects=Aging(), unique_keys=False) as store:
         put_all(store, 40, first=40, size=300)
         store.flush()
-        store.wait_dispatched(5)
+        store.wait_dispatched(60)
         store._parts.housekeeping.retention.clean_once()
         assert store._parts.files.min_offset > 0
     last = max(p for p in (tmp_path / "commitlog").iterdir() if len(p.name) == 20)

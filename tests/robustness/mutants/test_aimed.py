@@ -100,7 +100,7 @@ def test_the_checkpoint_tells_no_time_that_is_not_on_disk(tmp_path: Path):
         store.flush()
         clock.clock += 60_000
         later = put_all(store, 5, first=5)[-1].store_timestamp
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         store._parts.checkpointer.write()
         told = checkpoint.decode((tmp_path / "checkpoint").read_bytes())
         assert told.physic_timestamp == flushed < later

@@ -79,7 +79,7 @@ class Machine(RuleBasedStateMachine):
     def _open(self, root: Path) -> None:
         self.root = root
         self.store = MessageStore(root, config=self.keys, effects=self.clock, services=False, unique_keys=False)
-        self.store.wait_dispatched(5)
+        self.store.wait_dispatched(60)
 
     def _message(
         self, topic: str, queue: int, parts: tuple[int, str | None, dict[str, str]], born: int | None
@@ -125,7 +125,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def dispatch(self) -> None:
-        assert self.store.wait_dispatched(5)
+        assert self.store.wait_dispatched(60)
 
     @rule(files=st.integers(1, 3))
     def clean(self, files: int) -> None:
@@ -175,7 +175,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(topic=TOPICS, queue=QUEUES, most=st.integers(1, 12), data=st.data())
     def read_by_offset(self, topic: str, queue: int, most: int, data: Any) -> None:
-        self.store.wait_dispatched(5)
+        self.store.wait_dispatched(60)
         own = self._live((topic, queue))
         if not own:
             assert not self.store.get(topic, queue, 0).messages
@@ -189,7 +189,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(topic=TOPICS, key=WORDS)
     def read_by_key(self, topic: str, key: str) -> None:
-        self.store.wait_dispatched(5)
+        self.store.wait_dispatched(60)
         wanted = [
             one.place for place in self.model if place[0] == topic for _, one in self._live(place) if one.key == key
         ]
@@ -198,7 +198,7 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: any(self.model.values()))
     @rule(data=st.data(), step=st.integers(-1, 1), boundary=st.sampled_from(["lower", "upper"]))
     def read_by_time(self, data: Any, step: int, boundary: str) -> None:
-        self.store.wait_dispatched(5)
+        self.store.wait_dispatched(60)
         place = data.draw(st.sampled_from(sorted(self.model)))
         own = self._live(place)
         if not own:

@@ -52,7 +52,7 @@ def test_t13_readers_beside_a_store_that_rolls_and_cleans(tmp_path: Path) -> Non
             for _ in range(20):
                 store.put(message(number, size=900))
                 number += 1
-            store.wait_dispatched(5)
+            store.wait_dispatched(60)
             store._parts.housekeeping.retention.clean_once()
             time.sleep(0.01)
         assert store._parts.files.min_offset > 0, "the log rolled over and was cleaned"

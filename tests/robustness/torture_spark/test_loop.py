@@ -51,7 +51,7 @@ def exported(tmp_path, monkeypatch):
             flag = PREPARED if n % 6 == 5 else 0
             message = Message("A", b"%d" % n, queue_id=n % 2, sys_flag=flag)
             places.append(opened.put_many([message], delivered=True)[0].physical_offset)
-        assert opened.wait_dispatched(10)
+        assert opened.wait_dispatched(60)
     export_stream(None, str(store), str(table), max_offsets=10, once=True)
     return store, table, places
 

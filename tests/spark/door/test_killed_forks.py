@@ -29,7 +29,7 @@ pytestmark = [
 def put(store: MessageStore, numbers: range) -> None:
     for number in numbers:
         store.put(Message("Orders", b"%d" % number))
-    assert store.wait_dispatched(10)
+    assert store.wait_dispatched(60)
 
 
 class Rows:

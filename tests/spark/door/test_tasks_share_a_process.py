@@ -91,7 +91,7 @@ def test_a_process_that_nobody_asks_again_ends(spark: Any, store: str):
     lasting = set(serving())  # the one that listens, and forks of streams of other tests
     for _ in range(2):  # the timer goes on
         assert counted(spark, store) == MESSAGES
-        assert within(lambda: set(serving()) <= lasting, 10)
+        assert within(lambda: set(serving()) <= lasting)
 
 
 def test_a_task_that_failed_leaves_its_process_to_nobody(spark: Any, store: str, tmp_path: Path):

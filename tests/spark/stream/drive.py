@@ -101,4 +101,4 @@ class Writer:
     def put_all(self, count, *where):
         """Put, and wait until the queues have it."""
         self.put(count, *where)
-        assert self.store.wait_dispatched(10)
+        assert self.store.wait_dispatched(60)

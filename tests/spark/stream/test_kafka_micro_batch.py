@@ -61,7 +61,7 @@ WITHOUT = {  # model -> what docs/spark/source.md says of it
 def send(writer, topic, queue, *values):
     for value in values:
         writer.store.put(Message(topic, str(value).encode(), queue_id=queue))
-    assert writer.store.wait_dispatched(10)
+    assert writer.store.wait_dispatched(60)
 
 
 def rows(query):
@@ -314,7 +314,7 @@ def test_spark_27494_read_record_containing_null_key_values(writer):
     """ "SPARK-27494: read kafka record containing null key/values.": no keys, no tags, an empty body."""
     for message in (Message("topic-1"), Message("topic-1", b"", keys="k"), Message("topic-1", b"1", tags="t")):
         writer.store.put(message)
-    assert writer.store.wait_dispatched(10)
+    assert writer.store.wait_dispatched(60)
     query = Query(writer.path, columns="keys,tags,body")
     assert next(query.bites()) == [
         {"keys": None, "tags": None, "body": b""},
@@ -341,7 +341,7 @@ def test_spark_56243_malformed_record_timestamp(writer):
     such a time is null, as the column is the sender's word and stops no query."""
     for born in (1712345678123456789, 1712345678123):
         writer.store.put(Message("topic-1", b"1", born_timestamp=born))
-    assert writer.store.wait_dispatched(10)
+    assert writer.store.wait_dispatched(60)
     times = [row["born_timestamp"] for row in next(Query(writer.path, columns="born_timestamp").bites())]
     assert times == [None, datetime(2024, 4, 5, 19, 34, 38, 123000, UTC)]
 

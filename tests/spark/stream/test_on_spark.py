@@ -92,7 +92,7 @@ def test_offsets_of_a_checkpoint_are_accepted(spark, tmp_path):
         offsets = {key: number for key, number in json.loads(log[2]).items() if not key.startswith("@")}
         assert offsets == {f"{topic}/{queue}": 15 for topic in "AB" for queue in range(3)}
         put(store, range(90, 180))
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         rest = spark.read.format("flintmq").option("startingOffsets", log[2]).load(str(tmp_path / "store"))
         assert sorted(int(row.body) for row in rest.collect()) == list(range(90, 180))
         done = spark.read.format("flintmq").option("endingOffsets", log[2]).load(str(tmp_path / "store"))
@@ -108,7 +108,7 @@ def test_the_driver_is_killed(spark, tmp_path):
         put(store, range(400, 500))
         child.kill()
         child.wait(30)
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         for _ in range(1 if LIMITS else 2):  # of a source without limits Spark runs one batch: the killed one
             query = to_parquet(stream(spark, tmp_path / "store", columns="body"), tmp_path, availableNow=True)
             assert query.awaitTermination(90)

@@ -196,7 +196,7 @@ def test_partial_looks_see_what_a_whole_look_sees(tmp_path, live, monkeypatch):
             if seen is not None and chance.random() < 0.02:
                 seen.refresh()
         if live:
-            assert store.wait_dispatched(10)
+            assert store.wait_dispatched(60)
         else:
             store.close()
         if seen is None:

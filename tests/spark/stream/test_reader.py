@@ -151,7 +151,7 @@ def test_lives_of_a_query(writer, seed):
             query.restart()
             redone = numbers(query.run())
             assert got.setdefault(len(query.batches), redone) == redone
-    assert writer.store.wait_dispatched(10)
+    assert writer.store.wait_dispatched(60)
     query.restart()
     for bite in query.bites():
         got[len(query.batches)] = numbers(bite)

@@ -87,7 +87,7 @@ def test_a_thousand_in_flight_are_stored_in_order_by_few_syncs(tmp_path: Path):
     # Without a GIL the flush thread runs beside the puts, so its groups are as large as the disk is slow.
     has_gil = getattr(sys, "_is_gil_enabled", lambda: True)()
     assert effects.count("sync", "commitlog") - before < (100 if has_gil else 1024)
-    assert store.wait_dispatched(10)
+    assert store.wait_dispatched(60)
     assert store.get("T", 0, 1023).messages[0].body[:6] == b"001023"
     store.close()
 

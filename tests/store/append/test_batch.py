@@ -145,7 +145,7 @@ def test_into_a_topic_of_type_batchcq_a_batch_goes_as_one_record(tmp_path: Path)
             (n, results[0].physical_offset) for n in (1, 2, 3)
         ]
         assert statuses(results) == {OK} and store.put(Message("T", b"next")).queue_offset == 4
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
     single, whole, following = records(tmp_path)
     assert (whole.sys_flag, whole.queue_offset, following.queue_offset) == (0xC0, 1, 4)
     assert whole.properties == b"INNER_BASE\0011\2UNIQ_KEY\1u\2INNER_NUM\0013\2"  # in the order of upstream's map
@@ -166,7 +166,7 @@ def test_inner_batches_are_read_back_and_go_on_after_a_restart(tmp_path: Path):
                 store.create_topic("T", 1, "BatchCQ")
             results = store.put_batch(batch(4))
             assert [r.queue_offset for r in results] == [4 * turn + n for n in range(4)]
-            assert store.wait_dispatched(10)
+            assert store.wait_dispatched(60)
             got = store.get("T", 0, 4 * turn + 2)  # inside the batch: the record that holds it
             assert (got.status, got.next_begin_offset, got.min_offset, got.max_offset) == (
                 GetMessageStatus.FOUND, 4 * turn + 4, 0, 4 * turn + 4,

@@ -158,7 +158,7 @@ def test_a_delay_level_is_stronger_and_a_property_is_one_too(tmp_path: Path):
     with open_small(tmp_path) as store:
         assert store.put(Message("T", b"1", properties={"TIMER_DELIVER_MS": "1", "a": "b"}, delay_level=18))
         assert store.put(Message("T", b"2", properties={"DELAY": "18"}))
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         assert store.get("T", 0, 0).messages == [], "nothing is early"
     first, second = records(tmp_path)
     assert {first.topic, second.topic} == {b"SCHEDULE_TOPIC_XXXX"}
@@ -217,7 +217,7 @@ def test_copies_of_a_brokers_records_are_kept(tmp_path: Path):
     kept = [Message("T", b"%d" % flag, sys_flag=flag) for flag in (4, 0, 12, 8)]
     with open_small(tmp_path) as store:
         assert all(store.put_many(kept, delivered=True))
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         assert [m.body for m in store.get("T", 0, 0).messages] == [b"0", b"8"]
     assert [r.body for r in records(tmp_path)] == [b"4", b"0", b"12", b"8"]
 

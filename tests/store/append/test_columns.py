@@ -207,7 +207,7 @@ def test_the_store_answers_when_the_disk_has_them(tmp_path: Path, disk: str):
         result = store.put_columns("T", bodies(*[b"x"] * 10))
         assert result.outcome is Outcome.OK
         assert (store._parts.files.flushed_where == result.end) or disk == "ASYNC_FLUSH"
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         assert [m.body for m in store.get("T", 0, 0).messages] == [b"x"] * 10
         effects.refuse("sync", "commitlog")
         late = store.put_columns("T", bodies(b"y"))

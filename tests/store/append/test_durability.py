@@ -200,7 +200,7 @@ def test_d30_consumers_see_nothing_that_is_not_flushed(tmp_path: Path):
         assert store.get("T", 0, 1).status is GetMessageStatus.OFFSET_OVERFLOW_ONE
         slow.set()
         effects.before = None
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         assert store.get("T", 0, 1).status is GetMessageStatus.FOUND
 
 

@@ -69,7 +69,7 @@ def test_each_light_queue_counts_for_itself(tmp_path: Path):
         for queues in ("%LMQ%a", "%LMQ%b,%LMQ%a", "%LMQ%a,%LMQ%b"):
             assert store.put(to(queues, queue_id=1)).status is OK
         store.put(Message("T", b"plain", queue_id=1))
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         got = store.get("%LMQ%a", 0, 0)
         assert [m.physical_offset for m in got.messages] == [r.physical_offset for r in records(tmp_path)[:3]]
         assert got.max_offset == 3 and store.get("%LMQ%b", 0, 0).max_offset == 2
@@ -103,7 +103,7 @@ def test_light_offsets_go_on_after_a_restart(tmp_path: Path, external: bool):
 def test_what_the_record_says(tmp_path: Path, queues: str, keys: dict[str, str], told: str | None):
     with open_small(tmp_path, **keys) as store:
         assert store.put(to(queues)).status is OK
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
     assert offsets(tmp_path) == [told]
 
 

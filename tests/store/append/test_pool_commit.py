@@ -53,7 +53,7 @@ def test_what_is_not_committed_can_not_be_seen(tmp_path: Path):
         assert list(store) == [] and store._parts.files.read(0, 4) is None
         with open_store(str(tmp_path)) as view:
             assert list(view.messages()) == []
-        assert store.wait_dispatched(10), "which commits first"
+        assert store.wait_dispatched(60), "which commits first"
         assert [m.body[:6] for m in store.get("T", 0, 0).messages] == [b"000000", b"000001", b"000002"]
         assert len(list(store)) == 3
 
@@ -205,7 +205,7 @@ def test_columns_stay_in_the_ring_where_messages_may_be_large(tmp_path: Path):
             assert store.put_columns("T", pa.record_batch({"body": pa.array([body] * 3, pa.binary())})).status is OK
             last = store._parts.files.last
             assert last is not None and last.in_ring == (body == b"small")
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         assert [len(m.body) for m in store] == [5] * 3 + [20 << 20] * 3 + [11] * 3
 
 

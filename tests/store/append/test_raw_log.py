@@ -58,7 +58,7 @@ def test_a_batch_topic_is_known_by_its_first_record(tmp_path: Path, golden: Call
     keys = store.config | {"brokerRole": "SLAVE"}
     with MessageStore(tmp_path, config=keys) as slave:
         send(slave.raw, log, end)
-        assert slave.wait_dispatched(10)
+        assert slave.wait_dispatched(60)
         slave._parts.housekeeping.save_once()
         assert {name for name, topic in read_config(str(tmp_path)).topics.items() if topic.queue_type == "BatchCQ"} == {
             "BatchTopic"
@@ -83,7 +83,7 @@ def test_a_log_that_came_in_pieces_is_the_masters(tmp_path: Path, master: Golden
         assert store.raw.end == store.raw.received == len(master.log)
         assert store.raw.last_record == master.records[-1][0]
         assert store.raw.last_time == master.rows[-1]["store_timestamp"]
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         found = [(m.physical_offset, m.topic, m.body) for m in store]
     assert [offset for offset, _, _ in found] == [row["physical_offset"] for row in master.rows]
     assert log_bytes(tmp_path).rstrip(b"\0") == master.log.rstrip(b"\0")
@@ -250,7 +250,7 @@ def test_a_log_may_begin_at_any_file(tmp_path: Path, master: GoldenMaster):
             assert caught.value.reason == "geometry"
         store.raw.begin_at(begin)
         send(store.raw, master.log, len(master.log))
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         assert (store.raw.begin, store.raw.end) == (begin, len(master.log))
         with pytest.raises(UsageError, match="begins at"):
             store.raw.begin_at(0)
@@ -352,7 +352,7 @@ def test_flushed_under_sync_flush(tmp_path: Path, master: GoldenMaster):
         send(store.raw, master.log, 3 * master.file_size)
         store.raw.flush()
         assert store.raw.durable == store.raw.end > 2 * master.file_size
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
 
 
 def test_a_file_that_cannot_be_made_is_an_error_and_what_came_stays(tmp_path: Path, master: GoldenMaster):

@@ -18,7 +18,7 @@ def test_puts_are_counted_since_the_store_was_opened(tmp_path: Path):
         assert (store.stats().puts, store.stats().put_bytes, store.stats().puts_by_topic) == (0, 0, {})
         results = put_all(store, 5) + put_all(store, 3, topic="库存", queue_id=2)
         store.put(Message("a/b"))
-        store.wait_dispatched(10)
+        store.wait_dispatched(60)
         stats = store.stats()
         assert stats.puts == 8 and stats.puts_by_topic == {"T": 5, "库存": 3}
         assert stats.puts_refused == {"MESSAGE_ILLEGAL": 1}
@@ -40,7 +40,7 @@ def test_behind_is_told_by_positions(tmp_path: Path):
         stats = store.stats()
         assert (stats.commit_behind_bytes, stats.flush_behind_bytes) == (size, size)
         assert stats.pool_buffers_free in (3, 4), "one in use, one for the file ahead once that is made"
-        store.wait_dispatched(10)
+        store.wait_dispatched(60)
         assert (store.stats().commit_behind_bytes, store.stats().flush_behind_bytes) == (0, size)
         store.flush()
         assert store.stats().flush_behind_bytes == 0
@@ -106,7 +106,7 @@ def test_mapped_files_are_those_that_linux_has_mapped(tmp_path: Path, access: di
                 put_all(store, 1, size=700)
             assert told(store) == mapped(store) == (count, count * FILE_SIZE)
         store.flush()
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         store._parts.checkpointer.write()
         store._parts.retention.clean_once()
         assert told(store) == mapped(store) == (1, FILE_SIZE)

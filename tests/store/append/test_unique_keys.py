@@ -84,7 +84,7 @@ def test_every_door_gives_ids_and_keeps_those_that_are_there(tmp_path: Path):
         assert store.put_columns("T", pa.record_batch({"body": bodies, "tags": tags}))
         assert store.put_columns("T", pa.record_batch({"body": bodies, "properties": maps}))
         assert plain == Message("T", b"1", keys="k") and given.properties == {"UNIQ_KEY": "MINE", "a": "b"}
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         found = records(tmp_path)
         ids = [names.parse_bytes(one.properties).get("UNIQ_KEY") for one in found]
         assert [one.msg_id for one in told] == ids[: len(told)]
@@ -101,7 +101,7 @@ def test_columns_without_an_index_have_ids_and_units(tmp_path: Path):
     with MessageStore(tmp_path, KEYS | {"messageIndexEnable": False}, unique_keys=True) as store:
         bodies = pa.array([b"%d" % n for n in range(9)], pa.binary())
         assert store.put_columns("T", pa.record_batch({"body": bodies, "tags": pa.array(["t"] * 9)}))
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         got = store.get("T", 0, 0, 32).messages
         assert [m.body for m in got] == [b"%d" % n for n in range(9)] and len({m.msg_id for m in got}) == 9
     assert units(tmp_path, "T", 0) == expected_units(tmp_path, "T", 0)

@@ -112,7 +112,7 @@ def test_offsets_of_a_queue_that_retention_emptied_outlive_its_files(tmp_path: P
     shutil.rmtree(tmp_path / "consumequeue/U")
     with opened(tmp_path) as store:
         assert store.put(Message("U", b"next")).queue_offset == 45
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         assert [m.body for m in store.get("U", 0, 45).messages] == [b"next"]
 
 

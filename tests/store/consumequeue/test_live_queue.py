@@ -20,7 +20,7 @@ def store(tmp_path: Path):
         opened.create_topic("B", 1, "BatchCQ")
         for count in SIZES:
             opened.put_batch([Message("B", b"x", flag=n) for n in range(count)], {"TAGS": f"t{count}"})
-        assert opened.wait_dispatched(10)
+        assert opened.wait_dispatched(60)
         yield opened
 
 
@@ -60,7 +60,7 @@ def test_what_retention_took_is_below_the_minimum(tmp_path: Path):
     with open_small(tmp_path) as store:
         store.create_topic("B", 1, "BatchCQ")
         results = [store.put_batch([Message("B", bytes(700))] * 2) for _ in range(6)]
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         begin = next(r for r in results if r[0].physical_offset >= FILE_SIZE)[0]
         assert store._parts.queues.batch[b"B", 0].bounds(FILE_SIZE) == (begin.queue_offset, 12)
         assert store._parts.queues.batch[b"B", 0].bounds(1 << 40) == (12, 12)
@@ -81,7 +81,7 @@ def test_units_are_read_in_blocks_that_show_what_is_written(tmp_path: Path, monk
         for put in range(1, 251):
             opened.put(message(put - 1))
             if put % 7 == 0 or put in (100, 101, 200):
-                assert opened.wait_dispatched(10)
+                assert opened.wait_dispatched(60)
                 queue = opened._parts.queues.plain[b"T", 0]
                 assert queue is not None and queue.max_offset == put
                 for _ in range(20):
@@ -116,7 +116,7 @@ def test_the_units_of_short_queues_are_read_once_at_a_start(tmp_path: Path, monk
             assert [m.body for m in opened.get("T", number, 0, 2).messages] == [b"%d" % number, b"%d" % (number + 30)]
         assert again == []
         opened.put(Message("T", b"new", queue_id=7))
-        assert opened.wait_dispatched(10)
+        assert opened.wait_dispatched(60)
         assert [m.body for m in opened.get("T", 7, 0, 3).messages] == [b"7", b"37", b"new"] and again == [7]
         opened._parts.queues.check_invariants()
 
@@ -126,7 +126,7 @@ def test_kept_units_are_bounded_by_their_number(tmp_path: Path, monkeypatch: pyt
     with open_small(tmp_path, mappedFileSizeConsumeQueue="2000") as opened:
         for number in range(99):
             opened.put(Message("T", b"x", queue_id=0 if number < 90 else number))
-        assert opened.wait_dispatched(10)
+        assert opened.wait_dispatched(60)
         queues = opened._parts.queues
         for number in (*range(90, 99), 90):
             opened.get("T", number, 0, 1)

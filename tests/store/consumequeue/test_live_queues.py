@@ -495,7 +495,7 @@ def test_units_that_a_kill_left_whole_are_compared_and_written_once_more_by_the_
     with MessageStore(tmp_path / "store", config=keys) as store:
         for number in range(6):
             store.put(Message(f"T{number % 2}", b"%d" % number))
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         shutil.copytree(tmp_path / "store", killed)
     (one, two) = (killed / "consumequeue" / topic / "0" / f"{0:020d}" for topic in ("T0", "T1"))
     sound = one.read_bytes()
@@ -523,7 +523,7 @@ def test_queues_about_as_long_as_what_is_read_of_them_at_first(tmp_path: Path, c
         with MessageStore(tmp_path, config=keys) as store:
             for number in range(first, first or count):
                 assert store.put(Message("T", b"%d" % number)).status is PutMessageStatus.PUT_OK
-            assert store.wait_dispatched(10)
+            assert store.wait_dispatched(60)
             bounds = store.get("T", 0, 0)
             assert (bounds.min_offset, bounds.max_offset) == (0, count)
             found = [m.body for at in range(0, count, 32) for m in store.get("T", 0, at, max_messages=32).messages]

@@ -24,7 +24,7 @@ def store(tmp_path):
 def put(store, *numbers, queues=1):
     for number in numbers:
         store.put(Message("T", b"%d" % number, queue_id=number % queues))
-    assert store.wait_dispatched(10)
+    assert store.wait_dispatched(60)
 
 
 async def numbers(consumer):

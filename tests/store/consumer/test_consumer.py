@@ -30,7 +30,7 @@ def fill(store, counts, topic="T", first=0):
         for queue, count in enumerate(counts):
             if offset < count:
                 store.put(Message(topic, b"%d/%d" % (queue, offset), tags=f"t{offset % 2}", queue_id=queue))
-    assert store.wait_dispatched(10)
+    assert store.wait_dispatched(60)
 
 
 def places(messages):
@@ -219,7 +219,7 @@ def test_seek_to_a_time(tmp_path):
         for n in range(6):
             disk.clock = 1_700_000_000_000 + n * 1000
             store.put(Message("T", b"%d" % n, queue_id=n % 2))
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         with store.consumer("G", "T") as consumer:
             consumer.seek_to_time(1_700_000_003_000)
             assert sorted(m.body for m in consumer.poll()) == [b"3", b"4", b"5"]
@@ -234,7 +234,7 @@ def test_seek_to_a_time(tmp_path):
 def test_tags_are_compared_and_not_only_their_hashes(store):
     for n in range(60):
         store.put(Message("T", b"%d" % n, tags=("AaAa", "BBBB", "c")[n % 3]))  # Java hashes the first two alike
-    assert store.wait_dispatched(10)
+    assert store.wait_dispatched(60)
     with store.consumer("G", "T", tags=" AaAa || d") as consumer:
         assert [int(m.body) for m in consumer.poll(100)] == list(range(0, 60, 3))
         assert consumer.position(0) == 60, "behind what nobody wants"
@@ -244,7 +244,7 @@ def test_tags_are_compared_and_not_only_their_hashes(store):
 def test_a_tag_that_is_rare_is_found_in_one_poll(store):
     put_all(store, 3000)
     store.put(Message("T", b"here", tags="rare"))
-    assert store.wait_dispatched(10)
+    assert store.wait_dispatched(60)
     with store.consumer("G", "T", tags="rare") as consumer:
         assert [m.body for m in consumer.poll()] == [b"here"]
         assert consumer.poll() == []
@@ -298,7 +298,7 @@ def test_latest_begins_behind_what_is_there_and_only_for_a_new_group(store):
         assert (1, 0) in got and (0, 0) not in got and len(got) == 5, "a queue that comes later is read as a whole"
         consumer.commit()
     store.put(Message("T", b"new", queue_id=5))
-    assert store.wait_dispatched(10)
+    assert store.wait_dispatched(60)
     with store.consumer("G", "T", start="latest") as consumer:
         assert [m.body for m in consumer.poll()] == [b"new"], "it came while the group was away"
 
@@ -362,7 +362,7 @@ def test_light_queues_and_inner_batches(tmp_path):
         store.create_topic("B", queues=1, queue_type="BatchCQ")
         store.put_batch([Message("B", b"x"), Message("B", b"y")])
         store.put_batch([Message("B", b"z")])
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         with store.consumer("G", "%LMQ%a") as light, store.consumer("G", "B") as batch:
             assert [m.body for m in light.poll(2)] == [b"0", b"1"]
             assert light.commit() == {0: 2} and [m.body for m in light.poll()] == [b"2"]

@@ -12,7 +12,7 @@ def store(tmp_path):
     with open_small(tmp_path / "s") as store:
         for n in range(40):
             store.put(Message("T", b"%d" % n, queue_id=n % 4))
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         yield store
 
 
@@ -25,7 +25,7 @@ def test_queues_are_shared_evenly_and_move_as_little_as_may_be(store):
     assert [len(c.queues) for c in (one, two, three)] in ([2, 1, 1], [1, 2, 1])
     assert set(one.queues) <= {0, 1} and set(two.queues) <= {2, 3}, "who stays keeps what is his"
     store.put(Message("T", b"new", queue_id=9))
-    assert store.wait_dispatched(10)
+    assert store.wait_dispatched(60)
     assert sorted(q for c in (one, two, three) for q in c.queues) == [0, 1, 2, 3, 9]
     assert [len(c.queues) for c in (one, two, three)].count(2) == 2
     one.close(), two.close()
@@ -71,7 +71,7 @@ def test_queues_that_were_asked_for_belong_to_nobody_else(store):
     with pytest.raises(UsageError, match=r"not this consumer's; its queues are \[0, 2, 3\]"):
         two.seek(1, 0)
     store.put(Message("T", b"x", queue_id=7))
-    assert store.wait_dispatched(10)
+    assert store.wait_dispatched(60)
     assert one.queues == [1, 7]
     one.close()
     assert two.queues == [0, 1, 2, 3, 7]
@@ -90,7 +90,7 @@ def test_latest_holds_for_a_queue_that_moves(store):
     one = store.consumer("G", "T", start="latest")
     for n in range(4):
         store.put(Message("T", b"new %d" % n, queue_id=n))
-    assert store.wait_dispatched(10)
+    assert store.wait_dispatched(60)
     assert len(one.poll()) == 4
     two = store.consumer("G", "T", start="latest")
     assert sorted(m.body for m in two.poll()) == [b"new 2", b"new 3"], "given again, since nobody committed them"

@@ -33,7 +33,7 @@ def fill(store: MessageStore, counts: list[int], size: int = 1) -> None:
     for queue, count in enumerate(counts):
         for _ in range(count):
             store.put(Message("T", b"x" * size, queue_id=queue))
-    assert store.wait_dispatched(10)
+    assert store.wait_dispatched(60)
 
 
 def places(messages: list[StoredMessage]) -> list[tuple[int, int]]:
@@ -173,13 +173,13 @@ def test_an_empty_poll_and_one_of_many_queues_read_what_is_new_only(
         reads.clear()
         assert consumer.poll() == [] and reads == []
         store.put(Message("T", b"x", queue_id=7)), store.put(Message("T", b"x", queue_id=60))
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         assert sorted(places(consumer.poll())) == [(7, 1), (60, 0)]
         assert {queue for queue, _, _ in reads} == {7, 60, *range(50)}, "a new queue divides all of them again"
         consumer.poll()
         reads.clear()
         store.put(Message("T", b"x", queue_id=7))
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         assert places(consumer.poll()) == [(7, 2)] and {queue for queue, _, _ in reads} == {7}
 
 
@@ -209,7 +209,7 @@ def test_what_comes_is_never_missed(store: MessageStore):
     for reader in readers:
         reader.start()
     at_once(*[lambda n=n: puts(n) for n in range(3)])
-    assert store.wait_dispatched(10)
+    assert store.wait_dispatched(60)
     done.set()
     for reader in readers:
         reader.join(30)
@@ -223,7 +223,7 @@ def test_a_view_finds_queues_that_are_made_while_it_runs(store: MessageStore):
         assert len(consumer.poll()) == 2
         for queue in (5, 0, 9):
             store.put(Message("T", b"x", queue_id=queue))
-            assert store.wait_dispatched(10)
+            assert store.wait_dispatched(60)
             assert [m.queue_id for m in consumer.poll(wait_ms=10_000)] == [queue]
 
 
@@ -245,7 +245,7 @@ def test_one_slow_refresh_of_a_view_delays_no_later_one(store: MessageStore, mon
         monkeypatch.undo()
         own_time(monkeypatch, view_source, monotonic=lambda: now[0])
         store.put(Message("T", b"x", queue_id=5))
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         source.arrivals()
         assert source.queues() == {0}, "not at once"
         now[0] += 2
@@ -259,7 +259,7 @@ def test_a_view_that_the_user_refreshes_shows_what_is_new(store: MessageStore, m
     with open_store(store.root, set=KEYS) as view, view.consumer("G", "T") as consumer:
         assert places(consumer.poll(2) + consumer.poll(2)) == [(0, n) for n in range(4)]
         store.put(Message("T", b"x", queue_id=3))
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         assert places(consumer.poll()) == [(0, n) for n in range(4, 8)] and consumer.poll() == []
         view.refresh()
         assert places(consumer.poll()) == [(3, 0)]

@@ -37,14 +37,14 @@ class Aged:
     def put(self, *bodies, topic="T", **more):
         for body in bodies:
             self.store.put(Message(topic, body, **more)).raise_for_status()
-        assert self.store.wait_dispatched(10)
+        assert self.store.wait_dispatched(60)
 
     def age(self):
-        assert self.store.wait_dispatched(10)
+        assert self.store.wait_dispatched(60)
         self.disk.clock += LEVEL_MS
         while self.store._parts.housekeeping.delay.deliver_once():
             pass
-        assert self.store.wait_dispatched(10)
+        assert self.store.wait_dispatched(60)
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_a_message_comes_again_until_it_is_a_dead_letter(aged):
         consumer.commit()
         aged.age()
         assert consumer.poll() == [] and consumer.lag() == {-1: 0, 0: 0}
-    assert store.wait_dispatched(10)
+    assert store.wait_dispatched(60)
     (dead,) = store.get("%DLQ%G", 0, 0).messages
     assert (dead.body, dead.reconsume_times, dead.properties["RETRY_TOPIC"]) == (b"b", 3, "T")
     assert store.group_offsets("G") == {("T", 0): 2, ("%RETRY%G", 0): 2}
@@ -130,7 +130,7 @@ def test_dead_letters_at_once_also_without_retries(aged):
         assert consumer.dead(first) is None
         with pytest.raises(UsageError, match="make it with retries=True"):
             consumer.retry(first)
-    assert aged.store.wait_dispatched(10)
+    assert aged.store.wait_dispatched(60)
     assert seen(aged.store.get("%DLQ%G", 0, 0).messages) == [("%DLQ%G", 0, b"a", 1)]
 
 

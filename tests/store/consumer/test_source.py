@@ -17,7 +17,7 @@ from tests.support.engine import KEYS, open_small
 def fill(store, count, first=0):
     for n in range(first, first + count):
         store.put(Message("T", b"%d" % n, queue_id=n % 2, tags="ab"[n % 2]))
-    assert store.wait_dispatched(10)
+    assert store.wait_dispatched(60)
 
 
 def test_it_goes_on_at_the_groups_offsets_and_commits_nothing(tmp_path):
@@ -86,7 +86,7 @@ def test_a_topic_that_is_not_there_is_told_once(tmp_path: Path, caplog: pytest.L
     with MessageStore(tmp_path, dev=True) as store:
         store.put(Message("Orders", b"1"))
         store.create_topic("Later")
-        store.wait_dispatched(10)
+        store.wait_dispatched(60)
         with store if door == "engine" else store.view() as source:
             wrong, right, later = (source.consumer("g", topic) for topic in ("Order", "Orders", "%RETRY%g"))
             assert wrong.poll() == wrong.poll() == later.poll() == [] and len(right.poll()) == 1
@@ -97,5 +97,5 @@ def test_a_topic_that_is_not_there_is_told_once(tmp_path: Path, caplog: pytest.L
             )
             if door == "engine":
                 source.put(Message("Order", b"2"))
-                source.wait_dispatched(10)
+                source.wait_dispatched(60)
                 assert [one.body for one in wrong.poll()] == [b"2"], "it came later"

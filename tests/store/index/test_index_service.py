@@ -206,7 +206,7 @@ def test_d28_a_file_that_can_not_be_made_is_not_tried_without_end(tmp_path: Path
     put_dispatched(store, 10)
     effects.refuse(call, "/index/")
     put_all(store, 60, first=10)
-    assert not store.wait_dispatched(10) and isinstance(store._parts.dispatch.stopped_at, OSError)
+    assert not store.wait_dispatched(60) and isinstance(store._parts.dispatch.stopped_at, OSError)
     assert len(list((tmp_path / "index").iterdir())) <= 2
     effects.rules.clear()
     store.close()

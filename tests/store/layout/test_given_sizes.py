@@ -81,7 +81,7 @@ def test_a_size_that_nobody_gave_is_not_compared(tmp_path: Path):
         shown = {key: store.config.key(key) for key in (QUEUE, "mappedFileSizeCommitLog")}
         assert shown == {key: KEYS[key] for key in shown}
         put_all(store, 30)
-        assert store.wait_dispatched(10) and store.get("T", 0, 59).messages[0].queue_offset == 59
+        assert store.wait_dispatched(60) and store.get("T", 0, 59).messages[0].queue_offset == 59
         assert all(len(store.query("T", f"k{number}")) == 2 for number in range(30))
     with pytest.raises(ConfigError, match=f"{QUEUE}=400: the store's files have 200 bytes"):
         MessageStore(tmp_path, {QUEUE: 400}, dev=True)
@@ -96,7 +96,7 @@ def divided(tmp_path: Path) -> Callable[..., Path]:
         with MessageStore(root, KEYS | {"maxHashSlotNum": slots, "maxIndexNum": items}, unique_keys=False) as store:
             for number in range(31):
                 store.put(Message("T", b"x", keys=f"k{number}"))
-            assert store.wait_dispatched(10)
+            assert store.wait_dispatched(60)
         return root
 
     return make

@@ -122,7 +122,7 @@ def test_random_operations(tmp_path: Path, kind: str, seed: int, monkeypatch: py
                         store.put(Message(topic, body, f"t{number % 3}", properties=rest, queue_id=chance.randrange(2)))
                         number += 1
                     if chance.random() < 0.7:
-                        assert store.wait_dispatched(10)
+                        assert store.wait_dispatched(60)
                 elif step < 0.4 and len(store._parts.files.files) > 2:
                     store._parts.log.locked(store._parts.files.drop_first, None)
                 elif step < 0.45 and queues.plain:
@@ -133,7 +133,7 @@ def test_random_operations(tmp_path: Path, kind: str, seed: int, monkeypatch: py
                     high = reader.get_slowly(name, queue_id, 0, 1, None, 0).max_offset
                     offset = chance.randrange(-1, high + 2)
                     most, tags = chance.choice((0, 1, 2, 5, 32, 500)), chance.choice(TAGS)
-                    if store.wait_dispatched(10):  # else a message may come between the two
+                    if store.wait_dispatched(60):  # else a message may come between the two
                         fast += both(reader, name, queue_id, offset, most, tags, 0) is not None
     assert not COMPILED or fast > 0
 
@@ -273,7 +273,7 @@ def test_texts_and_numbers_of_other_types_name_the_queue_that_they_stand_for(tmp
     with open_small(tmp_path) as store:
         for number in range(5):
             store.put(message(number, queue_id=3))
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         for _ in range(2):
             assert store.get("Topic.ORDERS", 3, 0).status is S.NO_MESSAGE_IN_QUEUE
             got = store.get(Topic("T"), Three(), Three())  # type: ignore[arg-type]
@@ -311,7 +311,7 @@ def test_every_status_is_the_same_both_ways(tmp_path: Path, seed: int):
     with open_small(tmp_path) as store:  # ten units a file
         for number in range(160):
             store.put(message(number, queue_id=chance.choice((0, 0, 0, 2)), size=chance.randrange(6, 200)))
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
     parts = sorted((tmp_path / "consumequeue" / "T" / "0").iterdir())
     with open_small(tmp_path) as store:
         for _ in range(2):
@@ -393,7 +393,7 @@ def test_gets_are_counted(tmp_path: Path):
 def test_a_closed_store_answers_nothing(tmp_path: Path):
     store = open_small(tmp_path)
     put_all(store, 5)
-    assert store.wait_dispatched(10) and store.get("T", 0, 0) and store.get("T", 0, 0)
+    assert store.wait_dispatched(60) and store.get("T", 0, 0) and store.get("T", 0, 0)
     store.close()
     with pytest.raises(UsageError, match="is closed"):
         store.get("T", 0, 0)
@@ -403,7 +403,7 @@ def test_a_closed_store_answers_nothing(tmp_path: Path):
 def test_a_forked_child_answers_nothing(tmp_path: Path):
     with open_small(tmp_path) as store:
         put_all(store, 5)
-        assert store.wait_dispatched(10) and store.get("T", 0, 0) and store.get("T", 0, 0)
+        assert store.wait_dispatched(60) and store.get("T", 0, 0) and store.get("T", 0, 0)
         child = os.fork()
         if child == 0:
             try:
@@ -419,7 +419,7 @@ def test_a_signal_handler_amid_a_call_is_refused(tmp_path: Path):
     """Also where the fast way could answer it; and outside of calls it answers."""
     with open_small(tmp_path) as store:
         put_all(store, 5)
-        assert store.wait_dispatched(10) and store.get("T", 0, 0) and store.get("T", 0, 0)
+        assert store.wait_dispatched(60) and store.get("T", 0, 0) and store.get("T", 0, 0)
         told: list[str] = []
 
         def handler(*_: object) -> None:
@@ -532,7 +532,7 @@ def test_batches_and_light_queues_are_left_to_the_slow_way(tmp_path: Path):
         store.create_topic("B", 1, "BatchCQ")
         store.put_batch([Message("B", b"x"), Message("B", b"y")])
         store.put(Message("T", b"x", properties={"INNER_MULTI_DISPATCH": "%LMQ%a"}))
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         for _ in range(2):
             assert store.get("B", 0, 0).next_begin_offset == 2 and len(store.get("%LMQ%a", 0, 0).messages) == 1
             assert len(store.get("T", 0, 0).messages) == 1
@@ -544,7 +544,7 @@ def test_large_records_are_left_to_the_slow_way(tmp_path: Path):
     with open_small(tmp_path, mappedFileSizeCommitLog=1 << 20) as store:
         for size in (100, fast_get.MOST_RECORD - 1000, fast_get.MOST_RECORD):
             store.put(Message("T", os.urandom(size)))
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         reader = store._parts.reader
         reader.get_slowly("T", 0, 0, 1, None, 0)
         assert [both(reader, "T", 0, n, 1, None, 0) is not None for n in range(3)] == [COMPILED, COMPILED, False]
@@ -591,7 +591,7 @@ def test_polls_are_the_same_both_ways(tmp_path: Path, tags: str | None):
     with open_small(tmp_path) as store:
         for number in range(300):
             store.put(message(number, queue_id=number % 3))
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         found: list[list[tuple[int, int]]] = []
         reader = store._parts.reader
         for turn in range(3):

@@ -105,7 +105,7 @@ def test_tags_choose(store: MessageStore):
 def test_tags_of_equal_hash_are_left_to_the_client(store: MessageStore):
     store.put(Message("T", b"1", tags="Aa"))
     store.put(Message("T", b"2", tags="BB"))  # the same hash in Java
-    store.wait_dispatched(10)
+    store.wait_dispatched(60)
     assert [m.tags for m in store.get("T", 0, 0, tags="Aa").messages] == ["Aa", "BB"]
 
 
@@ -230,7 +230,7 @@ def test_a_record_whose_checksum_fails_is_not_handed_out(tmp_path: Path, light: 
         for n in range(3):
             properties = {"INNER_MULTI_DISPATCH": "%LMQ%a"} if light else {}
             assert store.put(Message("T", b"%03d" % n + bytes(40), properties=properties)).queue_offset == n
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         topic = "%LMQ%a" if light else "T"
         bodies = [m.body[:3] for m in store.get(topic, 0, 0).messages]
         assert bodies == [b"000", b"001", b"002"]
@@ -301,7 +301,7 @@ def test_a_unit_of_another_queue_is_no_light_queues(tmp_path: Path):
     """A record that stands in light queues stands at these places and no others."""
     with open_small(tmp_path, enableLmq=True, enableMultiDispatch=True) as store:
         store.put(Message("T", b"x", properties={"INNER_MULTI_DISPATCH": "%LMQ%a"}))
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         unit = store._parts.queues.find(b"T", 0).units(0, 1)[0]  # type: ignore[union-attr]
         reader = store._parts.reader
         assert reader.record(unit, b"T", 0, 0) and reader.record(unit, b"%LMQ%a", 0, 0)
@@ -346,7 +346,7 @@ def test_what_arrives_amid_the_look_is_no_reason_to_wait(store: MessageStore):
     def late(*words: Any) -> Any:
         reader._within = within  # type: ignore[method-assign]
         found = within(*words)
-        other = threading.Thread(target=lambda: (store.put(message(end)), store.wait_dispatched(10)))
+        other = threading.Thread(target=lambda: (store.put(message(end)), store.wait_dispatched(60)))
         other.start()
         other.join()
         return found

@@ -26,7 +26,7 @@ def read(store: MessageStore, topic: bytes = b"T", offset: int = 0, most: int = 
 def test_a_piece_is_of_one_log_file(tmp_path: Path):
     with open_small(tmp_path, mappedFileSizeConsumeQueue="4000") as store:
         results = put_all(store, 60)
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         status, following, places, ends = read(store)
         assert (status, following) == (GetMessageStatus.FOUND, 60)
         assert places == [(r.physical_offset, r.queue_offset) for r in results]
@@ -61,6 +61,6 @@ def test_records_of_other_queues_have_no_place_here(tmp_path: Path):
         for number in range(6):
             store.put(message(number, "U" if number % 2 else "T"))
         store.put(Message("T", bytes(70_000)[:100], flag=1))
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         assert [offset for _, offset in read(store)[2]] == [0, 1, 2, 3]
         assert read(store, b"nobody")[:2] == (GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0)

@@ -300,7 +300,7 @@ def test_records_far_apart_in_the_log(tmp_path: Path):
         for number in range(6):
             store.put(Message("A", b"%d" % number))
             store.put(Message("B", bytes(150_000)))
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         with store.view() as view:
             found = view.get_raw("A", 0, 0)
             assert found == store.get_raw("A", 0, 0) == as_raw(store.get("A", 0, 0)) and found.count == 6

@@ -190,14 +190,14 @@ def test_a_queue_that_the_last_clean_stop_recorded(tmp_path: Path) -> None:
     """Its messages are before the last megabytes of the log."""
     with open_small(tmp_path) as store:
         store.put(Message("Early", b"x"))
-        store.wait_dispatched(10)
+        store.wait_dispatched(60)
     shutil.rmtree(tmp_path / "consumequeue" / "Early")
     lookup = QueueLookup(Snapshot(str(tmp_path), StoreConfig.of(None, KEYS)))
     assert not lookup.has_files  # of a store without any queue the log is read
     with open_small(tmp_path) as store:
         for number in range(20):
             store.put(Message("Late", b"y" * 1000, queue_id=number % 2))
-        store.wait_dispatched(10)
+        store.wait_dispatched(60)
     shutil.rmtree(tmp_path / "consumequeue" / "Early")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(queue_lookup, "SEGMENT_BYTES", 2000)
@@ -223,7 +223,7 @@ def test_a_configured_queue_without_files(golden, tmp_path: Path) -> None:  # ty
 def test_a_unit_that_salvage_led_to_the_next_message_is_no_damage(tmp_path: Path):
     with open_small(tmp_path) as store:
         lost = [store.put(Message("T", b"body %d" % n)).physical_offset for n in range(9)][4]
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
     hurt_body(tmp_path, lost)
     config = StoreConfig.from_keys(KEYS)
     with plan_in_place(str(tmp_path), config) as mending:
@@ -241,7 +241,7 @@ def test_a_queue_whose_messages_have_expired_costs_no_search_of_the_log(tmp_path
         for topic, count in (("Old", 3), ("New", 57)):
             for n in range(count):
                 store.put(Message(topic, b"%d" % n * 100))
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
     min((tmp_path / "commitlog").iterdir()).unlink()
     monkeypatch.setattr(queue_lookup, "find_from", lambda *words: pytest.fail("the log is searched"))
     with open_store(tmp_path) as view:
@@ -255,7 +255,7 @@ def test_queues_without_a_unit_cost_one_pass_of_the_log(tmp_path: Path, monkeypa
         for topic, count in (("Early", 2), ("Busy", 80), ("Late", 1), ("Busy", 3)):
             for n in range(count):
                 store.put(Message(topic, b"%d" % n * 100, queue_id=0))
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
     for topic in ("Early", "Late"):
         for file in (tmp_path / "consumequeue" / topic / "0").iterdir():
             file.unlink()

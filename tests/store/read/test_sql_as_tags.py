@@ -35,7 +35,7 @@ def test_every_door_tells_and_finds_the_tag(
     with open_small(tmp_path) as store:
         for tags in ("b", SQL):  # RocketMQ stores such a tag, and its consumers find it
             store.put(Message("T", b"x", tags=tags))
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         for _ in range(3):
             assert [m.tags for m in store.get("T", 0, 0, tags=SQL).messages] == [SQL]
         assert store.get("T", 0, 0, 1, tags=SQL).status is GetMessageStatus.FOUND

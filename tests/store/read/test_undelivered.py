@@ -135,7 +135,7 @@ def test_a_half_message_whose_outcome_is_damaged_is_at_most_one_more(tmp_path: P
         put_all(store, 5, topic="RMQ_SYS_TRANS_HALF_TOPIC")
         place = store.put(Message("RMQ_SYS_TRANS_OP_HALF_TOPIC", b"0,3,", tags="d")).physical_offset
         store.put(Message("RMQ_SYS_TRANS_OP_HALF_TOPIC", b"4,", tags="d"))
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
     hurt_body(tmp_path, place)
     assert of(tmp_path, StoreConfig.from_keys(KEYS)) == {"halves-unsettled": (4, False)}
 
@@ -159,14 +159,14 @@ def test_an_outcome_settles_its_half_message(tmp_path: Path) -> None:
         put_all(store, 5, topic="RMQ_SYS_TRANS_HALF_TOPIC")
         store.put(Message("RMQ_SYS_TRANS_OP_HALF_TOPIC", b"0,3,", tags="d"))
         store.put(Message("RMQ_SYS_TRANS_OP_HALF_TOPIC", b"77,x,", tags="d"))
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
     assert of(tmp_path, StoreConfig.from_keys(KEYS)) == {"halves-unsettled": (3, True)}
 
 
 def test_levels_that_the_configuration_does_not_have(tmp_path: Path) -> None:
     with open_small(tmp_path, messageDelayLevel="1h 2h") as store:
         assert store.put(Message("T", b"x", delay_level=2)).status.name == "PUT_OK"
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
     assert of(tmp_path, StoreConfig.from_keys(KEYS | {"messageDelayLevel": "1h"})) == {"delays-waiting": (1, True)}
     assert of(tmp_path, StoreConfig.from_keys(KEYS | {"messageDelayLevel": "1h 2h"})) == {}
 
@@ -175,7 +175,7 @@ def test_what_pops_left_and_compacted_topics(tmp_path: Path) -> None:
     with open_small(tmp_path) as store:
         put_all(store, 4, topic="rmq_sys_REVIVE_LOG_c")
         store.commit_offset("CID_RMQ_SYS_REVIVE_GROUP", "rmq_sys_REVIVE_LOG_c", 0, 1)
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
     config = StoreConfig.from_keys(KEYS)
     assert of(tmp_path, config) == {"pops-unsettled": (3, False)}
     (tmp_path / "compaction" / "compactionLog" / "T").mkdir(parents=True)

@@ -223,7 +223,7 @@ def test_d6_a_queue_that_lost_units_while_another_one_is_further_on(tmp_path: Pa
     damage.zero(tmp_path / "consumequeue" / "T" / "0" / f"{200:020d}", 7 * 20, 60)
     damage.zero(tmp_path / "consumequeue" / "T" / "0" / f"{400:020d}", 0, 20)
     with open_small(tmp_path) as store:
-        store.wait_dispatched(5)
+        store.wait_dispatched(60)
         assert [m.queue_offset for m in store.get("T", 0, 17).messages] == [17, 18, 19], "the units are there again"
         assert store.put(message(0)).queue_offset == 21, "and no offset is given twice"
     check_derived(tmp_path)
@@ -409,7 +409,7 @@ def on_a_disk_of_its_own(**offsets: int) -> SimDisk:
         put_all(store, 12, topic="New", size=900)
         for group, offset in offsets.items():
             store.commit_offset(group, "New", 0, offset)
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
     for name in disk.listdir("/sim/store/commitlog")[:2]:
         disk.unlink(f"/sim/store/commitlog/{name}")
     return disk

@@ -160,7 +160,7 @@ def test_a_word_of_the_user_opens_it(whole, tmp_path, missing, by, mark):
     for _ in range(2):  # and never again a word
         with MessageStore(root, config=KEYS, effects=Clock(), accept_lost_log=by == "word") as store:
             assert store.recovered.lost == (by == "word" and _ == 0)
-            assert store.wait_dispatched(10)
+            assert store.wait_dispatched(60)
             assert offsets(store) == list(range(len(left) + _))
             assert store.consumer_offset("billing", "T", 0) == len(left)
             assert store.consumer_offset("slow", "T", 0) == min(3, len(left))

@@ -133,7 +133,7 @@ def test_without_dispatch_the_next_offsets_come_from_the_log_or_from_old_queues(
         put_all(store, 5, topic="Old", size=900)
         put_all(store, 12, topic="New", size=900)
         store.put_batch([Message("B", b"x", queue_id=0), Message("B", b"y", queue_id=0)])
-        store.wait_dispatched(10)
+        store.wait_dispatched(60)
     first_new = next(r.physical_offset for r in records(tmp_path) if r.topic == b"New")
     for path in sorted((tmp_path / "commitlog").iterdir()):
         if int(path.name) + FILE_SIZE <= first_new + FILE_SIZE:
@@ -169,7 +169,7 @@ def test_an_index_that_is_behind_is_completed_from_its_last_record(tmp_path: Pat
     last.unlink()
     (tmp_path / "abort").write_text("1")
     with open_small(tmp_path, Clock()) as store:
-        store.wait_dispatched(10)
+        store.wait_dispatched(60)
     check_derived(tmp_path)
 
 
@@ -352,7 +352,7 @@ def test_a_queue_that_rocketmq_began_again_is_kept_whatever_stops_the_first_star
             open_small(tmp_path)
     (tmp_path / "abort").write_text("1\nanother-boot")
     with open_small(tmp_path) as store:
-        assert store.wait_dispatched(5) and records(tmp_path) == kept
+        assert store.wait_dispatched(60) and records(tmp_path) == kept
         assert [m.body for m in store.get("T", 0, 0).messages] == [r.body for r in kept[4:]]
 
 

@@ -40,8 +40,8 @@ def test_light_and_batch_queues(tmp_path: Path):
         store.on_arrival(met.update)
         store.put(Message("T", b"x", properties={"INNER_MULTI_DISPATCH": "%LMQ%a"}))
         store.put_batch([Message("B", b"x"), Message("B", b"y")])
-        assert store.wait_dispatched(10)
-        assert within(lambda: met == {("T", 0), ("%LMQ%a", 0), ("B", 0)}, 5)
+        assert store.wait_dispatched(60)
+        assert within(lambda: met == {("T", 0), ("%LMQ%a", 0), ("B", 0)})
 
 
 def test_what_is_told_can_be_read(tmp_path: Path):
@@ -57,7 +57,7 @@ def test_what_is_told_can_be_read(tmp_path: Path):
 
         store.on_arrival(read)
         put_dispatched(store, 5)
-        assert within(lambda: bool(found) and found[-1] == (5, "flintmq-dispatch 1"), 5)
+        assert within(lambda: bool(found) and found[-1] == (5, "flintmq-dispatch 1"))
 
 
 def test_an_error_is_logged_once_and_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture):
@@ -73,7 +73,7 @@ def test_an_error_is_logged_once_and_stops_nothing(tmp_path: Path, caplog: pytes
         for number in range(3):
             put_dispatched(store, 1, number)
         assert len(store.get("T", 0, 0).messages) == 3
-        assert within(lambda: calls == ["fails", "next"] * 3, 5)
+        assert within(lambda: calls == ["fails", "next"] * 3)
     assert [one.getMessage() for one in caplog.records] == [
         f"{tmp_path}: a callback of on_arrival failed, which is logged once"
     ]

@@ -37,7 +37,7 @@ def delayed(tmp_path):
             store = stack.enter_context(open_small(tmp_path / "s", disk, **keys))
             store._parts.housekeeping.stop()
             store.put_many([Message("T", body, tags="a", delay_level=1) for body in messages])
-            assert store.wait_dispatched(10)
+            assert store.wait_dispatched(60)
             return store, disk, store._parts.housekeeping.delay
 
         make.close = stack.close
@@ -56,7 +56,7 @@ def test_never_early_and_once(tmp_path):
             result = store.put(Message("T", b"%d" % n, tags="a", keys=f"k{n}", queue_id=1, delay_level=level))
             assert result.status is PutMessageStatus.PUT_OK
         store.put_many([Message("T", b"4", queue_id=1, delay_level=1)])
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         assert [u.tags_code for u in units(tmp_path / "s", SCHEDULE, 0)] == [NOW + 1000] * 3, "the unit tells the time"
         assert store.get("T", 1, 0).status is GetMessageStatus.NO_MESSAGE_IN_QUEUE
         first = [b"1", b"2", b"4"]
@@ -64,7 +64,7 @@ def test_never_early_and_once(tmp_path):
         for elapsed, wanted in steps.items():
             disk.clock = NOW + elapsed
             store._parts.housekeeping.delay.deliver_once()
-            assert store.wait_dispatched(10) and bodies(store, "T", 1) == wanted, elapsed
+            assert store.wait_dispatched(60) and bodies(store, "T", 1) == wanted, elapsed
         m = store.get("T", 1, 0).messages[0]
         assert (m.tags, m.keys, m.born_timestamp, m.store_timestamp) == ("a", "k1", NOW, NOW + 1000)
         disk.clock = NOW + 3_600_000
@@ -90,7 +90,7 @@ def test_many_due_messages_come_in_steps(tmp_path):
     with MessageStore(tmp_path / "s", dev=True, effects=disk) as store:
         store._parts.housekeeping.stop()
         store.put_many([Message("T", b"%d" % n, delay_level=1) for n in range(2500)])
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         disk.clock = NOW + 1000
         service = store._parts.housekeeping.delay
         assert [service.deliver_once() for _ in range(3)] == [True, True, False] and service.offset(1) == 2500
@@ -105,7 +105,7 @@ def test_a_full_disk_only_delays(delayed, tmp_path, refused):
     assert delay.offset(1) < 8
     while delay.deliver_once() or delay.offset(1) < 8:
         pass
-    assert store.wait_dispatched(10)
+    assert store.wait_dispatched(60)
     delayed.close()
     delivered_records = [r for r in records(tmp_path / "s") if r.topic == b"T"]
     assert [r.queue_offset for r in delivered_records] == list(range(8))
@@ -128,9 +128,9 @@ def test_d27_an_offset_outside_of_its_queue(delayed, tmp_path):
     assert delay.offset(1) == 1
     store.put(Message("T", b"y", delay_level=1))
     disk.clock = NOW + 2000
-    assert store.wait_dispatched(10)
+    assert store.wait_dispatched(60)
     delay.deliver_once()
-    assert store.wait_dispatched(10) and bodies(store) == [b"y"]
+    assert store.wait_dispatched(60) and bodies(store) == [b"y"]
 
 
 def test_a_record_that_is_gone_does_not_stop_its_level(delayed):
@@ -140,7 +140,7 @@ def test_a_record_that_is_gone_does_not_stop_its_level(delayed):
     disk.clock = NOW + 1000
     while delay.deliver_once():
         pass
-    assert delay.offset(1) == 2 and store.wait_dispatched(10) and bodies(store) == [b"there"]
+    assert delay.offset(1) == 2 and store.wait_dispatched(60) and bodies(store) == [b"there"]
 
 
 def test_what_is_delivered_has_a_checksum_of_its_own(delayed, tmp_path):
@@ -148,7 +148,7 @@ def test_what_is_delivered_has_a_checksum_of_its_own(delayed, tmp_path):
     store, disk, delay = delayed(b"x", enabledAppendPropCRC=True)
     disk.clock = NOW + 1000
     delay.deliver_once()
-    assert store.wait_dispatched(10)
+    assert store.wait_dispatched(60)
     delayed.close()
     waiting, arrived = (record_format.decode(record_format.encode(r)) for r in records(tmp_path / "s"))
     assert waiting.properties.count(b"__CRC32#") == arrived.properties.count(b"__CRC32#") == 1
@@ -188,7 +188,7 @@ def test_what_java_left_pending(tmp_path, golden):
     disk.clock = max(m.store_timestamp for m in everything) + 7_200_001
     with MessageStore(tmp_path / "s", config=store_of_java.config, effects=disk) as store:
         store._parts.housekeeping.delay.deliver_once()
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         found = [m for m in store if m.physical_offset > everything[-1].physical_offset]
     assert sorted((m.topic, m.msg_id, m.body) for m in found) == sorted(
         (m.properties["REAL_TOPIC"], m.msg_id, m.body) for m in pending
@@ -211,4 +211,4 @@ def test_an_offset_is_noted_once_its_message_is_put(delayed, status):
     assert seen == [0] and delay.offset(1) == 0, "neither before nor, refused, after"
     delay.put = put
     delay.deliver_once()
-    assert delay.offset(1) == 1 and store.wait_dispatched(10) and len(bodies(store)) == 1
+    assert delay.offset(1) == 1 and store.wait_dispatched(60) and len(bodies(store)) == 1

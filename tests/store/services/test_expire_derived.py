@@ -27,7 +27,7 @@ def filled(root, **keys):
     put_all(store, 35, topic="Old", size=60)
     put_all(store, 130, size=60)
     store.flush()
-    assert store.wait_dispatched(10)
+    assert store.wait_dispatched(60)
     return store
 
 
@@ -56,7 +56,7 @@ def test_d33_queues_follow_those_without_a_message_left_too(tmp_path, caplog):
             "its last one stays"
         )
         assert store.put(Message("Old", b"new")).queue_offset == 35
-        assert store.wait_dispatched(10) and store.get("Old", 0, 35).messages[0].body == b"new"
+        assert store.wait_dispatched(60) and store.get("Old", 0, 35).messages[0].body == b"new"
     told = [r.getMessage() for r in caplog.records if "consumequeue/Old/0/" in r.getMessage()]
     assert len(told) == 3 and all(f"before log offset {begin}" in line and "last written 20" in line for line in told)
 
@@ -119,13 +119,13 @@ def test_the_index_file_that_is_written_stays_when_its_keys_are_old(tmp_path):
     while len(store._parts.files.files) < 4:
         store.put(Message("T", bytes(700)))
     store.flush()
-    assert store.wait_dispatched(10)
+    assert store.wait_dispatched(60)
     with store:
         last = sorted(os.listdir(tmp_path / "index"))[-1]
         drop(store, keep=2)
         assert sorted(os.listdir(tmp_path / "index")) == [last]
         store.put(Message("T", b"new", keys="new"))
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
     with open_small(tmp_path) as store:
         assert [m.body for m in store.query("T", "new")] == [b"new"]
 
@@ -133,7 +133,7 @@ def test_the_index_file_that_is_written_stays_when_its_keys_are_old(tmp_path):
 def test_a_file_whose_last_one_is_the_logs_first_record_stays(tmp_path):
     """To the byte: one more, and it goes. Of queue files and of index files."""
     with filled(tmp_path) as store:
-        store.wait_dispatched(10)
+        store.wait_dispatched(60)
         queue = plain_queue(str(tmp_path), QueueName("T", 0), store.effects)
         last = queue.unit(9).physical_offset
         assert [file.start // 200 for file in expired_units(queue, last)] == []

@@ -74,7 +74,7 @@ def test_a_normal_start_makes_queues_and_index_whole(tmp_path):
         put_all(store, 30, 12)
         put_all(store, 5, topic="New")
     with open_small(tmp_path) as store:
-        assert store.wait_dispatched(10) and len(store.query("T", "k40")) == 1
+        assert store.wait_dispatched(60) and len(store.query("T", "k40")) == 1
         assert [m.queue_offset for m in store.get("T", 0, 40).messages] == [40, 41][
             : len(store.get("T", 0, 40).messages)
         ]
@@ -86,7 +86,7 @@ def test_a_queue_whose_messages_are_gone_goes_on_by_its_files(tmp_path):
         put_all(store, 5, topic="Old")
         put_all(store, 60)
         store.flush()
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         while len(store._parts.files.files) > 1:
             with store._parts.log.lock:
                 os.unlink(store._parts.files.drop_first().path)
@@ -116,7 +116,7 @@ def test_d35_queues_that_end_many_files_before_the_log_are_completed(tmp_path, h
     if how == "killed":
         (tmp_path / "abort").write_bytes(b"")
     with open_small(tmp_path) as store:
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         assert put_all(store, 1, first=205, size=300)[0].queue_offset == 205
     kept = records(tmp_path)
     assert [r.queue_offset for r in kept] == list(range(206))
@@ -146,7 +146,7 @@ def test_d6_abort_stays_while_queues_lag_and_goes_with_the_first_close_with_none
     assert stopped(tmp_path) == "abort, lagging", "still"
     with open_small(tmp_path) as store:
         assert read_facts(str(tmp_path)).clean is False, "a running one is no stopped one"
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
     assert stopped(tmp_path) == "no abort, clean"
     external(tmp_path).close()
     assert stopped(tmp_path) == "no abort, clean"
@@ -175,7 +175,7 @@ def test_one_queue_that_lags_is_enough(tmp_path, lags):
     whole = tmp_path / "whole"
     shutil.copytree(tmp_path / "store", whole)
     with open_small(whole, **keys) as store:
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
     for name in ("consumequeue", "batchconsumequeue", "index"):
         shutil.rmtree(tmp_path / "store" / name)
         shutil.copytree(whole / name, tmp_path / "store" / name)
@@ -187,7 +187,7 @@ def test_one_queue_that_lags_is_enough(tmp_path, lags):
     external(tmp_path / "store", **keys).close()
     assert stopped(tmp_path / "store") == "abort, lagging"
     with open_small(tmp_path / "store", **keys) as store:
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
     for path in (whole / kind / lags).iterdir():
         assert (tmp_path / "store" / kind / lags / path.name).read_bytes() == path.read_bytes()
 
@@ -262,7 +262,7 @@ def test_queues_that_a_killed_dispatcher_left_at_different_ends_are_completed(tm
         put_all(store, 60, 5, queue_id=int(lagging != "1"), size=300)
     shutil.copytree(root, whole)
     with open_small(whole) as store:
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
     shutil.rmtree(root / "consumequeue")
     shutil.copytree(whole / "consumequeue", root / "consumequeue")
     if lagging == "new":
@@ -273,7 +273,7 @@ def test_queues_that_a_killed_dispatcher_left_at_different_ends_are_completed(tm
     external(root).close()
     assert stopped(root) == "abort, lagging"
     with open_small(root) as store:
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
     check_derived(root)
     assert stopped(root) == "no abort, clean"
 
@@ -287,7 +287,7 @@ def test_units_that_were_lost_amid_a_queue_are_written_again(tmp_path, stop):
         put_all(store, 60, 5, size=300)
     shutil.copytree(root, whole)
     with open_small(whole) as store:
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
     for name in ("consumequeue", "index"):
         shutil.rmtree(root / name)
         shutil.copytree(whole / name, root / name)
@@ -298,7 +298,7 @@ def test_units_that_were_lost_amid_a_queue_are_written_again(tmp_path, stop):
         external(root).close()
         assert stopped(root) == "abort, lagging", "queues end where the log does, and nobody knows more"
     with open_small(root) as store:
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
     check_derived(root)
     assert stopped(root) == "no abort, clean"
 
@@ -351,9 +351,9 @@ def test_d35_a_start_tells_of_queue_offsets_that_were_given_twice(tmp_path, capl
     else:
         log_of(tmp_path / "commitlog", b"".join(data))
     with open_small(tmp_path) as store:
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         assert store.put(message(0)).queue_offset == 5
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
     text = (
         "records have a queue offset that an earlier one of their queue has, and no unit; `flintmq verify` names them"
     )

@@ -224,7 +224,7 @@ def test_offsets_are_saved_by_the_close_where_dispatch_has_stopped(tmp_path):
     store = open_small(tmp_path)
     (tmp_path / "consumequeue").write_bytes(b"a file in the place of a directory")
     store.put(Message("T", b"x"))
-    assert not store.wait_dispatched(10)
+    assert not store.wait_dispatched(60)
     store.commit_offset("g", "T", 0, 1)
     store.close()
     assert '"T@g":{0:1}' in (tmp_path / "config/consumerOffset.json").read_text().replace("\n", "").replace("\t", "")

@@ -54,7 +54,7 @@ def filled(root, disk, files=6, **keys):
         put_all(store, 1, number, size=700)
         number += 1
     store.flush()
-    assert store.wait_dispatched(10)
+    assert store.wait_dispatched(60)
     store._parts.checkpointer.write()
     return store
 
@@ -265,7 +265,7 @@ def test_a_file_stays_until_the_units_of_its_records_are_on_disk(tmp_path, monke
         monkeypatch.setattr(store._parts.checkpointer, "write", lambda: None)
         put_all(store, 30, size=700)
         store.flush()
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         disk.used = 86
         store._parts.retention.clean_once()
         assert log_files(store) == list(range(len(store._parts.files.files)))
@@ -288,7 +288,7 @@ def test_put_reopen_put_while_the_beginning_goes(tmp_path):
         low = store.get("T", 0, 0).min_offset
         assert 0 < low < high
         assert store.put(message(77)).queue_offset == high
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         assert [m.queue_offset for m in store.get("T", 0, low).messages] == list(range(low, high + 1))
 
 

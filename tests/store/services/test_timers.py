@@ -58,7 +58,7 @@ class Timed:
         return result.recall_handle() or ""
 
     def step(self) -> None:
-        assert self.store.wait_dispatched(10)
+        assert self.store.wait_dispatched(60)
         while self.timers.step():
             pass
         self.timers.check_invariants()
@@ -70,7 +70,7 @@ class Timed:
         return self.bodies()
 
     def messages(self) -> list[StoredMessage]:
-        assert self.store.wait_dispatched(10)
+        assert self.store.wait_dispatched(60)
         found, at = list[StoredMessage](), 0
         while (got := self.store.get("T", 0, at)).messages:
             found, at = [*found, *got.messages], got.next_begin_offset
@@ -89,7 +89,7 @@ class Timed:
 
     def killed(self, into: Path, clock: int | None = None) -> Timed:
         """The store as a kill leaves it now, opened from a copy, now or at another time."""
-        assert self.store.wait_dispatched(10)
+        assert self.store.wait_dispatched(60)
         shutil.copytree(self.root, into, ignore=shutil.ignore_patterns("*.flintmq-new"))  # which may go meanwhile
         assert self.disk.clock is not None
         return self.stack.enter_context(closing(Timed(into, clock or self.disk.clock, **self.keys)))
@@ -153,7 +153,7 @@ def test_what_waits_and_what_is_delivered(timed: Callable[..., Timed]):
               "TIMER_OUT_MS": str(NOW + 2000), "REAL_TOPIC": "T", "REAL_QID": "3"}  # fmt: skip
     assert waiting.properties == wanted
     one.at(3000)
-    assert one.store.wait_dispatched(10)
+    assert one.store.wait_dispatched(60)
     [found] = one.store.get("T", 3, 0).messages
     assert found.properties == {**wanted, "TIMER_ENQUEUE_MS": str(NOW), "TIMER_DEQUEUE_MS": str(NOW + 3000)}
     assert (found.tags, found.keys, found.flag, found.born_timestamp, found.born_host) == ("a", "k", 7, 5, "1.2.3.4:5")
@@ -180,7 +180,7 @@ def test_which_time_is_asked_for(timed: Callable[..., Timed], properties: dict[s
     topics = {r.topic for r in records(one.root)}
     assert topics == ({b"T"} if out is None else {TOPIC.encode()})
     if out is not None:
-        assert one.store.wait_dispatched(10)
+        assert one.store.wait_dispatched(60)
         assert one.store.get(TOPIC, 0, 0).messages[0].properties["TIMER_OUT_MS"] == str(NOW + out)
 
 
@@ -437,7 +437,7 @@ def clean(one: Timed) -> None:
     """Let retention delete all log files but the last."""
     one.disk.modified_ms = lambda path: NOW - 1_000_000_000  # type: ignore[method-assign]
     one.store.flush()
-    assert one.store.wait_dispatched(10)
+    assert one.store.wait_dispatched(60)
     one.store._parts.checkpointer.write()
     one.store._parts.retention.clean_once()
     assert one.store.min_physical_offset > 0
@@ -713,7 +713,7 @@ def test_a_time_that_passed_before_it_was_taken(timed: Callable[..., Timed]):
     assert one.at(5000) == [b"a"]
     one.disk.clock = NOW + 5500
     one.put(b"b", 6000)
-    assert one.store.wait_dispatched(10)
+    assert one.store.wait_dispatched(60)
     assert one.at(7000) == [b"a", b"b"]
     one.put(b"c", 7001)
     one.disk.clock = NOW + 20_000

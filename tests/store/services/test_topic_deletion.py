@@ -98,7 +98,7 @@ def test_undispatched_messages_are_deleted_too(tmp_path):
         put_all(store, 5)
         store.delete_topic("T")
         put_all(store, 2, 100)
-        assert store.wait_dispatched(10) and bodies(store) == numbered(100, 2)
+        assert store.wait_dispatched(60) and bodies(store) == numbered(100, 2)
 
 
 def test_lost_queues_are_rebuilt_without_the_old_messages(tmp_path):
@@ -132,7 +132,7 @@ def test_the_same_topic_can_be_of_the_other_type(tmp_path):
     with open_small(tmp_path) as store:
         store.create_topic("T", 1, "BatchCQ")
         store.put_batch([Message("T", b"a"), Message("T", b"b")])
-        assert store.wait_dispatched(10) and store.bounds("T", 0) == (0, 2)
+        assert store.wait_dispatched(60) and store.bounds("T", 0) == (0, 2)
         store.delete_topic("T")
         assert not (tmp_path / "batchconsumequeue" / "T").exists()
         store.create_topic("T", 1)
@@ -141,7 +141,7 @@ def test_the_same_topic_can_be_of_the_other_type(tmp_path):
         store.delete_topic("T")
         store.create_topic("T", 1, "BatchCQ")
         store.put_batch([Message("T", b"c"), Message("T", b"d")])
-        assert store.wait_dispatched(10) and store.bounds("T", 0) == (0, 2)
+        assert store.wait_dispatched(60) and store.bounds("T", 0) == (0, 2)
     with open_small(tmp_path) as store:
         assert store.bounds("T", 0) == (0, 2) and not (tmp_path / "consumequeue" / "T").exists()
 
@@ -362,7 +362,7 @@ def filled(disk: SimDisk) -> MessageStore:
     store.create_topic("T", TopicSettings(2, 2, attributes={"message.type": "FIFO"}))
     store.commit_offset("g", "T", 0, 7)
     store.commit_offset("g", "U", 0, 2)
-    assert store.wait_dispatched(10)
+    assert store.wait_dispatched(60)
     store._parts.checkpointer.write()
     store._parts.housekeeping.save_now()
     store.flush()
@@ -423,7 +423,7 @@ def test_d36_a_stop_at_any_moment_leaves_all_of_it_or_nothing(model, reopened):
     store.flush()
     assert {check(image, model, over=True) for image in images} == {"gone"}
     images.clear()
-    assert store.wait_dispatched(10)
+    assert store.wait_dispatched(60)
     store._parts.checkpointer.write()
     store._parts.housekeeping.save_now()
     put_all(store, 9, 103)

@@ -35,7 +35,7 @@ class Opened:
         self.asked: list[Half] = []
 
     def settle(self) -> None:
-        assert self.store.wait_dispatched(10)
+        assert self.store.wait_dispatched(60)
         self.store._parts.transactions.check_invariants()
 
     def check(self, answer: Callable[[Half], object] = lambda half: None, later_ms: int = LATE_MS) -> list[bytes]:
@@ -153,7 +153,7 @@ def test_real_disks(tmp_path: Path, flush: str, pool: bool):
         for n in range(20):
             half = store.begin(Message("T", b"%d" % n), "Shop")
             assert half.commit().status is PutMessageStatus.PUT_OK if n % 2 else half.rollback()
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         assert [one.body for one in store.get("T", 0, 0).messages] == [b"%d" % n for n in range(1, 20, 2)]
 
 
@@ -522,7 +522,7 @@ def test_what_a_broker_left_waiting(golden: Any, tmp_path: Path, name: str, halv
         store.on_check(lambda half: (got.append(half), half.commit()))
         for _ in range(2):
             store._parts.transactions.check_once()
-            assert store.wait_dispatched(10)
+            assert store.wait_dispatched(60)
         assert (len(got), len({half.message.msg_id for half in got})) == (asked, asked)
         assert not committed & {half.message.msg_id for half in got}
         ends = store.bounds(HALF, 0)[1], store.bounds(OUTCOME, 0)[1]

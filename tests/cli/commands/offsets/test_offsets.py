@@ -361,7 +361,7 @@ def test_an_offset_stays_where_it_was_put_after_a_kill(run: Run, tmp_path: Path)
         store = MessageStore(root)
         store.put_many([Message("T", b"%d" % n) for n in range(10)])
         store.commit_offset("G", "T", 0, 1)
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         store._parts.housekeeping.save_now()
         os.kill(os.getpid(), 9)
     assert os.waitpid(child, 0)[1] == 9

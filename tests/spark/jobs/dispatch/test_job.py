@@ -188,7 +188,7 @@ def test_a_store_that_dispatches_itself_is_refused(tmp_path):
         put_all(store, 20)
         with pytest.raises(StoreLockedError, match='dispatches itself; open it with dispatch="external"'):
             run(tmp_path / "store", tmp_path / "store", anew=True)
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         run(tmp_path / "store", tmp_path / "into", StoreConfig.from_keys(KEYS))
     check_rebuilt(tmp_path / "store", tmp_path / "into", tmp_path / "local", StoreConfig.from_keys(KEYS))
 
@@ -213,7 +213,7 @@ def test_the_engine_goes_on_where_the_job_ended_and_the_job_again(tmp_path, monk
         with open_small(root) as store:
             assert store.get("T", 0, 80 * turn + 39).messages[0].body[:6] == b"%06d" % (80 * turn + 39)
             put_all(store, 40, 80 * turn + 40)
-            assert store.wait_dispatched(10)
+            assert store.wait_dispatched(60)
     run(root, root, config)
     check_rebuilt(root, root, tmp_path / "local", config)
 
@@ -426,7 +426,7 @@ def test_a_job_that_dies_leaves_no_store_that_looks_whole(tmp_path, monkeypatch,
     assert claimed.logics_timestamp == 0 < claimed.physic_timestamp
     if anew:
         with open_small(root) as store:
-            assert store.wait_dispatched(10)
+            assert store.wait_dispatched(60)
         assert derived(root) == before
     else:
         run(root, root, config)
@@ -464,7 +464,7 @@ def test_of_units_that_a_job_may_have_cut_beside_the_engine_nothing_is_claimed(t
     times.append(checkpoint.decode((root / "checkpoint").read_bytes()).logics_timestamp)
     assert stopped(root) == "abort, lagging" and times[0] > 0 == times[1]
     with open_small(root) as store:
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
     check_rebuilt(root, root, tmp_path / "local", config)
 
 

@@ -131,7 +131,7 @@ def test_json(mode, tmp_path, to):
                 flag = 0x301 if n % 5 == 0 else 0
                 store.put(Message("Orders", zlib.compress(raw) if flag else raw, sys_flag=flag))
                 want.append((value, None if value else raw))
-            assert store.wait_dispatched(10)
+            assert store.wait_dispatched(60)
             done = run(mode, tmp_path / "store", out, **named)
             assert (done.rows, done.bad_bodies) == (40, bad) and bad
             bad = 0

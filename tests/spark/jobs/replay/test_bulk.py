@@ -45,7 +45,7 @@ def test_the_store_is_whole_and_the_engine_goes_on(golden: Any, tmp_path: Path) 
     assert not (root / "abort").exists()
     with MessageStore(root, SMALL) as store:
         assert store.put(Message("Orders", b"next", queue_id=1)).queue_offset == 185
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
     assert verify(str(root), SMALL).defect_counts == {}
 
 

@@ -43,7 +43,7 @@ def test_the_tail_finds_a_prefix_between_what_others_put(tmp_path: Path) -> None
 def test_a_message_that_differs_is_another(tmp_path: Path, other: dict[str, Any]) -> None:
     with MessageStore(tmp_path / "s", dev=True, unique_keys=False) as store:
         store.put(message(1))
-        assert store.wait_dispatched(10)
+        assert store.wait_dispatched(60)
         [found] = store.get("T", 1, 0).messages
     assert is_same(message(1), found) and is_same(message(1, born_timestamp=None), found)
     assert not is_same(message(1, **other), found)
