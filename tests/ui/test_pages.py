@@ -80,6 +80,32 @@ def test_a_page_is_its_commands_json(ask: Asker, run: Run, shop: Path, tmp_path:
         assert given_json or place == "/0/waiting", place
 
 
+ENDS = {
+    "/0/topic?name=Payments": 0,
+    "/0/queue?topic=Orders&queue=0&offset=20": 1,
+    "/0/queue?topic=Orders&queue=1": 0,
+    "/0/tail?topic=Orders": 0,  # whose newest messages are sound
+    "/0/waiting?what=dead": 0,
+    "/search?q=order-7&how=key": 1,
+    "/search?topic=Orders&limit=5": 0,
+    "/search?q=no-such&how=text": 1,
+    "/search?q=no-such": 1,
+    "/search?topic=NoSuch": 1,
+}
+
+
+@pytest.mark.parametrize("place", ENDS)
+def test_json_ends_with_what_the_exit_code_says(ask: Asker, run: Run, damaged: Path, place: str):  # noqa: F811
+    """Where the command ends with 1, as damage may hide some."""
+    client = ask(damaged)
+    [*_, command] = [[word for word in one if word != "--follow"] for one in commands_of(client.get(place).text)]
+    done = run(*command, *(["--limit", "20"] if "/tail" in place else []), "--json")
+    lines = client.get(f"{place}&format=json").text.splitlines()
+    told = json.loads(lines.pop()) if done.code else {"exit_code": 0, "message": ""}
+    assert (told["exit_code"], lines) == (done.code, done.out.splitlines()) and done.code == ENDS[place]
+    assert told["message"].startswith("the answer may be incomplete: ") == bool(done.code)
+
+
 def test_a_command_takes_names_that_begin_with_a_dash(
     ask: Asker,
     run: Run,  # noqa: F811

@@ -152,7 +152,7 @@ def test_damage_is_said(ask: Asker, tmp_path: Path):
     log.write_bytes(data)
     found = hits(ask(tmp_path / "store"), q="body", how="text")
     assert len(offsets(found, "T")) == 19
-    assert not found[-1].whole and "1 damaged place skipped" in found[-1].text
+    assert not found[-1].whole and "1 place could not be read" in found[-1].text
 
 
 def test_a_store_that_cannot_be_read_does_not_hide_the_others(ask: Asker, shop: Path, tmp_path: Path):
@@ -244,6 +244,8 @@ def test_compressed_bodies_that_were_left_out_are_said(ask: Asker, tmp_path: Pat
         assert offsets(found, "T") == [(0, 0), (0, 1), (0, 6)]
         assert not found[-1].whole and "; 4 compressed bodies left out, from offset " in found[-1].text, found[-1]
         assert "the body is no ZLIB stream" in found[-1].text  # the first of them
+    line = client.get("/search?q=find&how=text&topic=Other&unpack=1&format=json").json()
+    assert line["exit_code"] == 1 and "as stored, from offset " in line["message"]
     found = hits(client, q="order", how="key", topic="T", unpack="1")
     assert found[-1].whole and "left out" not in found[-1].text
     found = hits(client, q="find me", how="text", topic="T")

@@ -14,7 +14,7 @@ from flintmq.store.message_store import MessageStore
 from flintmq.ui import tail
 from flintmq.ui.server import UiServer
 from labs import ui_tail
-from tests.ui.conftest import SMALL
+from tests.ui.conftest import SMALL, Asker
 from tests.ui.test_server import PAGE
 
 
@@ -103,3 +103,17 @@ def test_a_short_run_under_a_fast_writer(
     minute, whole = capsys.readouterr().out.splitlines()
     assert minute.startswith("minute 1: new rows ") and "; 0 events" not in minute
     assert int(whole.split()[0]) > 1000
+
+
+def test_what_was_not_looked_at_is_said(ask: Asker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with MessageStore(tmp_path / "store", config=SMALL) as store:
+        for number in range(100):
+            store.put(Message("T", b"%d" % number, tags="rare" if number < 5 else "often"))
+    client = ask(tmp_path / "store")
+    page = client.get("/0/tail?topic=T&tag=rare").text
+    assert ">4</td>" in page and "not looked at" not in page
+    monkeypatch.setattr("flintmq.forensics.topic_tail.LOOKED_BACK", 30)
+    page = client.get("/0/tail?topic=T&tag=rare").text
+    assert ">4</td>" not in page and "Older messages were not looked at" in page
+    page = client.get("/0/tail?topic=T&text=99").text
+    assert page.count('class="body"') == 1 and "Of the newest 20, those whose bodies, as stored, hold the text" in page

@@ -140,12 +140,15 @@ def test_each_kind_is_its_commands_json(ask: Asker, run: Run, golden: Callable[[
             [command] = commands_of(page.text)
             assert command[0] == kind
             printed = run(*command, "--json")
-            assert client.get(f"/0/waiting?{query}&format=json").text == printed.out, query
+            lines = client.get(f"/0/waiting?{query}&format=json").text.splitlines()
+            assert not printed.code or json.loads(lines.pop())["exit_code"] == printed.code
+            assert lines == printed.out.splitlines(), query
             assert ("There are more" in page.text) == ("there are more" in printed.err)
         texts.append(printed.out)
     page = client.get("/0/waiting")
     assert [command[0] for command in commands_of(page.text)] == list(KINDS)
-    assert client.get("/0/waiting?format=json").text == "".join(texts) != ""
+    rows = [line for line in client.get("/0/waiting?format=json").text.splitlines(True) if '"exit_code"' not in line]
+    assert "".join(rows) == "".join(texts) != ""
 
 
 def test_hanging_transactions_come_first(ask: Asker, golden: Callable[[str], Golden]):
@@ -207,6 +210,8 @@ def test_damage_is_said(ask: Asker, run: Run, golden: Callable[[str], Golden], t
     assert run("halves", root).code == 1
     page = ask(root).get("/0/waiting?what=halves")
     assert page.status_code == 200 and "damage in the log may hide some" in page.text
+    *rows, last = ask(root).get("/0/waiting?what=halves&format=json").text.splitlines()
+    assert rows == run("halves", root, "--json").out.splitlines() and json.loads(last)["exit_code"] == 1
 
 
 def test_an_empty_store_waits_for_nothing(ask: Asker, tmp_path: Path):

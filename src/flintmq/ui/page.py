@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from flintmq.cli.output import error_line
 from flintmq.cli.text import duration, iso, printable, shorten_text, size
+from flintmq.errors import CorruptStoreError, StoreError
+from flintmq.store.commitlog.report import Report
 from flintmq.ui.links import link, message_link, query
 
 if TYPE_CHECKING:
@@ -100,6 +103,17 @@ def templates() -> Environment:
     }
     made.globals |= {"link": link, "message_link": message_link, "query": query}
     return made
+
+
+def places_lost(report: Report) -> str:
+    return f"{report.damage_count} of its places cannot be read" if report.damage_count else ""
+
+
+def incomplete(*told: str) -> Iterator[str]:
+    """Yield the last line of a page's JSON if damage may hide some, which the command says by its exit code."""
+    if words := "; ".join(filter(None, told)):
+        text = f"the answer may be incomplete: {words}; run `flintmq verify`"
+        yield error_line(StoreError(text), text, CorruptStoreError.exit_code, True)
 
 
 def rendered(ui: Ui, page: UiPage) -> str:

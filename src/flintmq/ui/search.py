@@ -25,10 +25,11 @@ from flintmq.errors import ConfigError, CorruptStoreError, FlintError, MessageNo
 from flintmq.format.index import key_hash
 from flintmq.message import StoredMessage
 from flintmq.store.commitlog.predicate import Predicate
+from flintmq.store.commitlog.report import Report
 from flintmq.store.index.reader import IndexFileReader, discover
 from flintmq.ui.asked import Ask
 from flintmq.ui.links import command_of, option
-from flintmq.ui.page import UiPage
+from flintmq.ui.page import UiPage, incomplete, places_lost
 from flintmq.ui.stores import OpenStore
 from flintmq.ui.topics import ALL_TOPICS, Nearest, passed_over, queues_of
 
@@ -180,17 +181,21 @@ def search(ui: Ui, _: OpenStore | None, ask: Ask) -> UiPage:
     shown = stores[0] if len(stores) == 1 else None
 
     def lines() -> Iterator[str]:
-        left = 0 if wanted.empty else wanted.limit
-        for one in stores:
+        left, lost, bodies = wanted.limit, Report(), Bodies(wanted.unpack)
+        for one in () if wanted.empty else stores:
             end = json_member(one.member.broker, one.path) if one.member.words else "}"
-            for found in _all(wanted, one):
+            for found in _all(wanted, one, bodies, lost):
                 for message, body in islice(found, left):
                     left -= 1
                     yield json_line(message, body)[:-1] + end
                 if not left:
-                    return
+                    break
                 yield ""  # nothing yet: the reader may be gone
-        if not wanted.empty and left == wanted.limit and (unknown := _unknown_topic(wanted, stores)):
+            if not left:
+                break
+        failed = f"some bodies are as stored, from {bodies.first_failure}" if bodies.failed else ""
+        yield from incomplete(places_lost(lost), failed)
+        if left == wanted.limit and not lost.damage_count and (unknown := _unknown_topic(wanted, stores)):
             raise unknown
 
     title = "Search" if wanted.empty else f"Search: {wanted.q or wanted.topic or wanted.tag or 'time'}"
@@ -200,8 +205,10 @@ def search(ui: Ui, _: OpenStore | None, ask: Ask) -> UiPage:
     )  # fmt: skip
 
 
-def _all(wanted: SearchWords, one: OpenStore) -> Iterator[Iterator[tuple[StoredMessage, bytes]]]:
-    """Yield what the named commands print, each message once, by pieces of the log."""
+def _all(
+    wanted: SearchWords, one: OpenStore, bodies: Bodies, lost: Report
+) -> Iterator[Iterator[tuple[StoredMessage, bytes]]]:
+    """Yield what the named commands print, each message once, by pieces of the log; `lost` receives its damage."""
     end, seen = time.monotonic() + SECONDS, set[int]()
 
     def watch(done: int, total: int) -> None:
@@ -215,9 +222,10 @@ def _all(wanted: SearchWords, one: OpenStore) -> Iterator[Iterator[tuple[StoredM
                 yield message, body
 
     for how in wanted.passes:
-        bodies, begin = Bodies(wanted.unpack), wanted.begin
-        scan = MessageScan(one.path, wanted.selection(how), one.config, bodies, True, watch, begin=begin)
+        report = lost if how == wanted.passes[-1] else None  # each damaged place once
+        scan = MessageScan(one.path, wanted.selection(how), one.config, bodies, True, watch, report, wanted.begin)
         yield from map(new, scan.by_piece())
+        scan.report_deleted()
 
 
 def _watched(ui: Ui, wanted: SearchWords, stores: Sequence[OpenStore]) -> Iterator[Found]:
@@ -291,6 +299,7 @@ def _find(wanted: SearchWords, one: OpenStore, left: int, until: Until) -> Itera
                 yield _hit(one, item, how)
             else:
                 yield item
+        walk.scan.report_deleted()
         for damage in walk.scan.report.damages:
             for at in sorted(at for at in unread if damage.offset <= at < damage.end):
                 yield UnreadableHit(one, at, damage.reason)
@@ -351,7 +360,7 @@ class _Walk:
         else:
             found += " of log"
         if damaged := self.scan.report.damage_count:
-            found += f"; {damaged} damaged place{'s' * (damaged > 1)} skipped"
+            found += f"; {damaged} place{'s' * (damaged > 1)} could not be read"
         if count := self.bodies.failed:
             found += f"; {count} compressed bod{'ies' if count > 1 else 'y'} left out, from {self.bodies.first_failure}"
         return found

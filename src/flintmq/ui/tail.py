@@ -44,10 +44,8 @@ def tail(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
     """Show the newest messages of a topic; the page's script adds new ones."""
     assert one is not None
     view, topic, tag, text = one.view(), ask.text("topic"), ask.text("tag"), ask.text("text")
-    newest: list[StoredMessage] = []
-    if topic:
-        found = TopicTail(view, topic, tags=parse_tags([tag]) if tag else None, expected=True).last(NEWEST)
-        newest = [message for message in found if text.encode() in message.body]
+    found = TopicTail(view, topic, tags=parse_tags([tag]) if tag else None, expected=True)
+    newest = [message for message in found.last(NEWEST) if text.encode() in message.body]
     words = {
         "topic": topic,
         "tag": tag,
@@ -56,10 +54,13 @@ def tail(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
         "topics": view.topics()[:TOPICS_OFFERED],
         "live": view.live,
         "unknown": bool(topic) and topic not in view.topics(),
+        "complete": found.complete,
+        "newest": NEWEST,
+        "lost": found.report.damage_count,
         "near": closest(topic, {name: name for name in view.topics()}) if topic else None,
     }
     command = one.command("tail", topic, options=[*option("--tag", tag), "--follow"]) if topic else ()
-    return UiPage("tail.html", "Tail", words, command, json_lines(newest), tab="tail", store=one)
+    return UiPage("tail.html", "Tail", words, command, json_lines(newest, found.report), tab="tail", store=one)
 
 
 def row(one: OpenStore, message: StoredMessage) -> dict[str, object]:

@@ -21,7 +21,7 @@ from flintmq.ui import rates
 from flintmq.ui.asked import Ask
 from flintmq.ui.links import link
 from flintmq.ui.overview import inspect_lines
-from flintmq.ui.page import UiPage, visible
+from flintmq.ui.page import UiPage, incomplete, places_lost, visible
 from flintmq.ui.stores import OpenStore
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def topic(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
         "lost": tail.report.damage_count,
     }
     command = one.command("tail", name, options=["--limit", str(NEWEST)])
-    return UiPage("topic.html", name, words, command, json_lines(newest), tab="topics", store=one)
+    return UiPage("topic.html", name, words, command, json_lines(newest, tail.report), tab="topics", store=one)
 
 
 def queue(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
@@ -127,12 +127,17 @@ def queue(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
     else:
         command = one.command("get", name, str(number), str(begin), options=limit)
     title = f"{visible(name)} / {number}"
-    return UiPage("queue.html", title, words, command, json_lines(messages), tab="topics", store=one)
+    return UiPage("queue.html", title, words, command, json_lines(messages, report), tab="topics", store=one)
 
 
-def json_lines(messages: Sequence[StoredMessage]) -> Callable[[], Iterator[str]]:
-    """Make what `--json` prints of messages, their bodies as stored."""
-    return lambda: (json_line(message, message.body) for message in messages)
+def json_lines(messages: Sequence[StoredMessage], report: Report) -> Callable[[], Iterator[str]]:
+    """Make what `--json` prints of messages, their bodies as stored, and say what of them cannot be read."""
+
+    def lines() -> Iterator[str]:
+        yield from (json_line(message, message.body) for message in messages)
+        yield from incomplete(places_lost(report))
+
+    return lines
 
 
 def rows_of(messages: Sequence[StoredMessage], report: Report) -> list[StoredMessage | Damage]:

@@ -23,7 +23,7 @@ from flintmq.store.view import StoreView
 from flintmq.ui.asked import Ask
 from flintmq.ui.became import OUTCOMES_MAX, READ_MAX
 from flintmq.ui.links import option
-from flintmq.ui.page import UiPage
+from flintmq.ui.page import UiPage, incomplete
 from flintmq.ui.stores import OpenStore
 
 if TYPE_CHECKING:
@@ -74,6 +74,8 @@ class WaitingPart:
         if self.answer is None:
             raise self.error or UnfinishedError("nothing was read")
         yield from map(dumps, self.answer.rows)
+        if self.answer.report.damage_count:
+            yield from incomplete(*self.notes)
 
 
 def waiting(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
