@@ -26,6 +26,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # newer versions of Starlette would rather have httpx2
     from starlette.testclient import TestClient
 
+Asker = Callable[..., TestClient]
+
 HERE = "http://127.0.0.1:8090"
 SMALL = {"mappedFileSizeCommitLog": 1 << 20, "maxHashSlotNum": 64, "maxIndexNum": 256}
 MARKS = [
@@ -150,7 +152,7 @@ def client_of(
 
 
 @pytest.fixture
-def ask() -> Iterator[Callable[..., TestClient]]:
+def ask() -> Iterator[Asker]:
     """ask(store, ...) -> a client of the pages of these stores."""
     made: list[TestClient] = []
 

@@ -4,7 +4,6 @@ import html
 import json
 import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,10 +16,8 @@ from flintmq.store.message_store import MessageStore
 from flintmq.ui.export import TableCheck
 from tests.cli.conftest import Run, run  # noqa: F401
 from tests.support.object_server import Server
-from tests.ui.conftest import SMALL, TestClient, digests
+from tests.ui.conftest import SMALL, Asker, TestClient, digests
 from tests.ui.test_pages import commands_of
-
-Asker = Callable[..., TestClient]
 
 
 def compare(client: TestClient, action: str = "start") -> None:

@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,9 +14,7 @@ from flintmq.message import Message
 from flintmq.store.message_store import MessageStore
 from flintmq.ui import health
 from tests.cli.conftest import Run, run  # noqa: F401
-from tests.ui.conftest import SMALL, TestClient, digests
-
-Asker = Callable[..., TestClient]
+from tests.ui.conftest import SMALL, Asker, TestClient, digests
 
 
 def check(client: TestClient, action: str = "start") -> None:

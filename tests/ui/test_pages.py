@@ -22,9 +22,7 @@ from flintmq.ui.page import local_text
 from tests.cli.conftest import Run, basic, run  # noqa: F401
 from tests.compat.stores import Golden
 from tests.support.object_server import Server
-from tests.ui.conftest import SMALL, TestClient
-
-Asker = Callable[..., TestClient]
+from tests.ui.conftest import SMALL, Asker, TestClient
 
 
 def commands_of(page: str) -> list[list[str]]:

@@ -4,16 +4,14 @@ import base64
 import html
 import os
 import re
-from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
-from tests.ui.conftest import TestClient, digests, hostile_texts
+from tests.ui.conftest import Asker, digests, hostile_texts
 
-Asker = Callable[..., TestClient]
 WORDS = {
     "a", "article", "b", "body", "br", "button", "caption", "code", "datalist", "dd", "details", "div", "dl", "dt",
     "em", "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "head", "header", "html", "input", "label", "li",

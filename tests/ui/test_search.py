@@ -6,7 +6,6 @@ import re
 import shlex
 import sys
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,9 +17,7 @@ from flintmq.store.view import open_store
 from flintmq.ui import search
 from flintmq.ui.asked import Ask
 from tests.cli.conftest import Run, run  # noqa: F401
-from tests.ui.conftest import SMALL, TestClient
-
-Asker = Callable[..., TestClient]
+from tests.ui.conftest import SMALL, Asker, TestClient
 
 
 def hits(client: TestClient, **values: str) -> list[search.Hit | search.SoFar | search.SearchEnding]:

@@ -107,7 +107,7 @@ def test_a_short_run_under_a_fast_writer(
 
 def test_what_was_not_looked_at_is_said(ask: Asker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with MessageStore(tmp_path / "store", config=SMALL) as store:
-        for number in range(100):
+        for number in range(200):
             store.put(Message("T", b"%d" % number, tags="rare" if number < 5 else "often"))
     client = ask(tmp_path / "store")
     page = client.get("/0/tail?topic=T&tag=rare").text
@@ -115,5 +115,5 @@ def test_what_was_not_looked_at_is_said(ask: Asker, tmp_path: Path, monkeypatch:
     monkeypatch.setattr("flintmq.forensics.topic_tail.LOOKED_BACK", 30)
     page = client.get("/0/tail?topic=T&tag=rare").text
     assert ">4</td>" not in page and "Older messages were not looked at" in page
-    page = client.get("/0/tail?topic=T&text=99").text
+    page = client.get("/0/tail?topic=T&text=199").text
     assert page.count('class="body"') == 1 and "Of the newest 20, those whose bodies, as stored, hold the text" in page

@@ -16,10 +16,9 @@ from flintmq.store.message_store import MessageStore
 from tests.cli.conftest import Run, basic, run  # noqa: F401
 from tests.compat.stores import FOLDER, Golden, read_lines
 from tests.forensics.answers.test_golden import ENDS, HALF, NO_OUTCOMES, SCHEDULE, of_ids, rows_of
-from tests.ui.conftest import SMALL, TestClient
+from tests.ui.conftest import SMALL, Asker, TestClient
 from tests.ui.test_pages import commands_of
 
-Asker = Callable[..., TestClient]
 KINDS = ("timers", "halves", "dead")
 
 
