@@ -67,7 +67,8 @@ def records(root: str | os.PathLike[str], file_size: int, effects: Effects = REA
             if error.kind == "BLANK":
                 at += room
                 continue
-            assert error.kind == "ZERO" and data[at:] == bytes(len(data) - at), f"{error} at {base + at}"
+            zeros = data.count(0, at)  # pytest on CI would tell long bytes that differ, for minutes
+            assert error.kind == "ZERO" and zeros == len(data) - at, f"{error} at {base + at}"
             break
         found.append(one)
         at += size
