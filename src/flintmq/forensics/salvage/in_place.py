@@ -382,7 +382,8 @@ class _Ranges(Report):
     def __init__(self) -> None:
         super().__init__()
         self.found: list[tuple[Damage, int]] = []
-        self.time = self.first_time = 0  # store time in ms of the last record before the walk's position; of the first
+        # Store times in ms: of the last record before the walk's position; of the last one of the first piece.
+        self.time = self.first_time = 0
 
     def damage(self, damage: Damage) -> None:
         super().damage(damage)
