@@ -8,29 +8,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from flintmq.cli.output import dumps, output, report_damage
 from flintmq.cli.terminal import TextTable
 from flintmq.cli.text import iso, printable, shorten_text
-from flintmq.cli.values import stores_given
 
 if TYPE_CHECKING:
-    from flintmq.cluster.member import Member
-    from flintmq.config.keys import StoreConfig
     from flintmq.forensics.answers.answer import Answer
 
 Row = TypeVar("Row")
 CHARS = 60
 SHOWN = 100
 """Rows where nobody says a limit."""
-
-
-def members_of(stores: list[str], config: StoreConfig, as_json: bool) -> tuple[Member, ...]:
-    """Return the stores that a user named, and print notes on those that were left out."""
-    from flintmq.cluster.members import find_members
-    from flintmq.store.commitlog.report import Report
-
-    report = Report()
-    found = find_members(stores_given(stores), config, report=report)
-    for note in report.notes:
-        output(as_json).note(note.text)
-    return found
 
 
 def print_answer(

@@ -18,8 +18,11 @@ from flintmq.errors import UsageError
 from flintmq.format.text import ms_of, typed_ms
 
 if TYPE_CHECKING:
+    from flintmq.cli.output import Output
+    from flintmq.cluster.member import Member
     from flintmq.cluster.members import Stores
     from flintmq.config.keys import StoreConfig
+    from flintmq.store.commitlog.report import Report
 
 _AGE = re.compile(r"-(?:[0-9]{1,12}(?:ms|[smhdw]))+")
 _AGE_PART = re.compile(r"([0-9]+)(ms|[smhdw])")
@@ -35,6 +38,23 @@ _SHIFT = {"": 0, "KiB": 10, "MiB": 20, "GiB": 30}
 def stores_given(words: Sequence[str]) -> str | list[str]:
     """Return the one word, which may be a path, a pattern or a manifest, or all of them."""
     return words[0] if len(words) == 1 else list(words)
+
+
+def members_of(
+    words: Sequence[str], config: StoreConfig, out: Output, report: Report | None = None, **how: bool
+) -> tuple[Member, ...]:
+    """Return the stores that a user named, and print notes on those that were left out.
+
+    `report`: gets them, too. `how`: as for `find_members`, which says what is raised.
+    """
+    from flintmq.cluster.members import find_members
+    from flintmq.store.commitlog.report import Report
+
+    report = Report() if report is None else report
+    found = find_members(stores_given(words), config, report=report, **how)
+    for note in report.notes:
+        out.note(note.text)
+    return found
 
 
 def paths_of(stores: Stores, config: StoreConfig) -> list[str]:

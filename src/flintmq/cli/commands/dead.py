@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from flintmq.cli.answers import SHOWN, members_of, place, print_answer, table_of, when
+from flintmq.cli.answers import SHOWN, place, print_answer, table_of, when
 from flintmq.cli.declare import Option
 from flintmq.cli.options import JsonOption, SetOption, StoresArgument, examples, limit_option
 from flintmq.cli.output import output, report_damage
-from flintmq.cli.values import store_config
+from flintmq.cli.values import members_of, store_config
 from flintmq.errors import UsageError
 from flintmq.format.group_topics import dead_letter_topic
 
@@ -60,7 +60,7 @@ def command(
     if into is not None or ledger is not None:
         return _send(stores, group, into, ledger, limit, config, as_json)
     limit = SHOWN if limit is None else limit
-    answer = dead(members_of(stores, config, as_json), config, groups=group, retries=retries, limit=limit)
+    answer = dead(members_of(stores, config, output(as_json)), config, groups=group, retries=retries, limit=limit)
     nothing = "no dead letters" + " and no retries" * retries
     return print_answer(answer, as_json, table_of(COLUMNS), nothing, any_ends=False)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from flintmq.cli.answers import SHOWN, members_of, place, print_answer, table_of, when
+from flintmq.cli.answers import SHOWN, place, print_answer, table_of, when
 from flintmq.cli.declare import Option
 from flintmq.cli.options import JsonOption, SetOption, StoresArgument, examples, limit_option
-from flintmq.cli.values import store_config
+from flintmq.cli.output import output
+from flintmq.cli.values import members_of, store_config
 
 EPILOG = examples("flintmq halves /var/rocketmq/store", "flintmq halves cluster.toml --all --json")
 COLUMNS = {
@@ -40,5 +41,5 @@ def command(
     from flintmq.forensics.answers.halves import halves
 
     config = store_config(settings)
-    answer = halves(members_of(stores, config, as_json), config, ended=all, limit=limit)
+    answer = halves(members_of(stores, config, output(as_json)), config, ended=all, limit=limit)
     return print_answer(answer, as_json, table_of(COLUMNS), "no transaction is " + ("there" if all else "open"))

@@ -12,7 +12,7 @@ from flintmq.cli.options import JsonOption, SetOption, StoresArgument, catalog_o
 from flintmq.cli.output import dumps, output
 from flintmq.cli.terminal import TextTable
 from flintmq.cli.text import duration, iso, near, printable, shorten_text, size
-from flintmq.cli.values import store_config, stores_given
+from flintmq.cli.values import members_of, store_config
 from flintmq.errors import NotAStoreError
 
 if TYPE_CHECKING:
@@ -70,16 +70,12 @@ def command(
     the range of its log, and how much of the log no export has read. Without it `flintmq inspect TABLE` says nothing of
     the stores. The exit code is 1 if messages went before any export read them; `flintmq diff` compares all.
     """
-    from flintmq.cluster.members import find_members
     from flintmq.forensics.inspect import inspect
-    from flintmq.store.commitlog.report import Report
 
-    config, report, out = store_config(settings), Report(), output(as_json)
+    config, out = store_config(settings), output(as_json)
     if history is not None or catalog is not None:
         return int(hooks.load("inspect_table")(out, stores, history, catalog, config))
-    members = find_members(stores_given(stores), config, report=report)
-    for note in report.notes:
-        out.note(note.text)
+    members = members_of(stores, config, out)
     if not members[0].words:
         try:
             found = inspect(stores[0], config)

@@ -26,7 +26,7 @@ from flintmq.cli.options import (
     template_option,
 )
 from flintmq.cli.output import Progress, no_progress, output, parts_of, report_damage
-from flintmq.cli.values import parse_property, parse_tags, store_config, stores_given, time_range
+from flintmq.cli.values import members_of, parse_property, parse_tags, store_config, time_range
 
 if TYPE_CHECKING:
     from flintmq.config.keys import StoreConfig
@@ -206,7 +206,6 @@ def command(words: ScanWords) -> int:
     Several stores are read one after the other; each line names the broker, and in JSON the store too.
     """
     from flintmq.cli.template import message_writer
-    from flintmq.cluster.members import find_members
     from flintmq.store.commitlog.predicate import Predicate
     from flintmq.store.commitlog.report import LOST, Report
 
@@ -227,9 +226,7 @@ def command(words: ScanWords) -> int:
     )
     config, report = store_config(words.settings), Report()
     out, bodies = output(words.as_json), words.shown(words.decompress)
-    members = find_members(stores_given(words.stores), config, strict=not words.skip_damage, report=report)
-    for note in report.notes:
-        out.note(note.text)
+    members = members_of(words.stores, config, out, report, strict=not words.skip_damage)
     paths = [member.path for member in members]
     writers = [message_writer(words.template, words.as_json, **member.words) for member in members]
     with out.progress("scanning") as progress:

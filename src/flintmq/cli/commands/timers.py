@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from flintmq.cli.answers import SHOWN, members_of, place, print_answer, table_of, when
+from flintmq.cli.answers import SHOWN, place, print_answer, table_of, when
 from flintmq.cli.options import JsonOption, SetOption, StoresArgument, examples, limit_option
-from flintmq.cli.values import store_config
+from flintmq.cli.output import output
+from flintmq.cli.values import members_of, store_config
 
 EPILOG = examples("flintmq timers /var/rocketmq/store", "flintmq timers /var/rocketmq/store --limit 10000 --json")
 COLUMNS = {
@@ -37,5 +38,5 @@ def command(
     from flintmq.forensics.answers.timers import timers
 
     config = store_config(settings)
-    answer = timers(members_of(stores, config, as_json), config, limit=limit)
+    answer = timers(members_of(stores, config, output(as_json)), config, limit=limit)
     return print_answer(answer, as_json, table_of(COLUMNS), "nothing waits for its time")

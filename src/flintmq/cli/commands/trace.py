@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
-from flintmq.cli.answers import SHOWN, cell, members_of, place, print_answer, when
+from flintmq.cli.answers import SHOWN, cell, place, print_answer, when
 from flintmq.cli.declare import Option
 from flintmq.cli.options import (
     JsonOption,
@@ -18,7 +18,8 @@ from flintmq.cli.options import (
     limit_option,
     topics_option,
 )
-from flintmq.cli.values import store_config, time_range
+from flintmq.cli.output import output
+from flintmq.cli.values import members_of, store_config, time_range
 from flintmq.errors import UsageError
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def command(
         pair = name, value
     first, end = time_range(since, until)
     keys = store_config(settings, config)
-    members = members_of(stores, keys, as_json)
+    members = members_of(stores, keys, output(as_json))
     answer = trace(members, TraceAsked(key, id, pair, topic, first, end, limit), keys)
     if topic and not answer.rows and not answer.report.damage_count:
         one_must_have([member.path for member in members], [topic], keys)

@@ -12,7 +12,7 @@ from flintmq.cli.declare import flag, option
 from flintmq.cli.options import SetOption, StoresArgument, catalog_option, examples
 from flintmq.cli.output import output
 from flintmq.cli.parser import need
-from flintmq.cli.values import parse_address, store_config, stores_given
+from flintmq.cli.values import members_of, parse_address, store_config
 from flintmq.errors import MissingExtraError, UsageError
 
 EPILOG = examples("flintmq ui /var/rocketmq/store --open", "flintmq ui cluster.toml --listen 127.0.0.1:9000")
@@ -41,16 +41,12 @@ def command(words: UiWords) -> int:
     Only this machine can reach the page, unless --listen gives another address: then a password is asked for, which is
     printed, or is that of FLINTMQ_UI_TOKEN (16 characters at least), and what is read there is not encrypted.
     """
-    from flintmq.cluster.members import find_members
     from flintmq.storage.files.store_url import effects_for
-    from flintmq.store.commitlog.report import Report
     from flintmq.store.layout.directories import find_root
 
     host, port = parse_address("--listen", words.listen, PORT)
-    config, out, report = store_config(words.settings, words.config), output(False), Report()
-    members = find_members(stores_given(words.stores), config, slaves=True, report=report)
-    for note in report.notes:
-        out.note(note.text)
+    config, out = store_config(words.settings, words.config), output(False)
+    members = members_of(words.stores, config, out, slaves=True)
     for member in members:
         find_root(member.path, config, effects_for(member.path, config.s3))
     if words.history is not None:

@@ -15,7 +15,7 @@ from flintmq.cli.options import Access, AccessOption, JsonOption, SetOption, Sto
 from flintmq.cli.output import Output, dumps, output, stderr
 from flintmq.cli.terminal import verdict
 from flintmq.cli.text import near, printable
-from flintmq.cli.values import parse_log_place, store_config, stores_given
+from flintmq.cli.values import members_of, parse_log_place, store_config
 from flintmq.errors import UsageError
 from flintmq.forensics.verify.codes import in_place, mend
 
@@ -81,14 +81,8 @@ def command(
     before had expired. Ctrl-C waits for the block of the log at hand; a second one does not. Several stores are checked
     one after the other.
     """
-    from flintmq.cluster.members import find_members
-    from flintmq.store.commitlog.report import Report
-
     out, config = output(as_json), store_config(settings)
-    report = Report()
-    members = find_members(stores_given(stores), config, slaves=True, report=report)
-    for note in report.notes:
-        out.note(note.text)
+    members = members_of(stores, config, out, slaves=True)
     with signals.waiting() as stop:
         if members[0].words and (begin is not None or end is not None):
             raise UsageError("--from and --to are of one store; give one")

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 PORT = 9876
 PARENT_S = 1.0  # between two looks whether the process that started this one is there
+OF_COMMAND = ("store", "metrics", "control", "as_json")  # words that are no keywords of Broker
 FREED_LOOKS = 60  # looks after which memory that is free goes back to the system
 EPILOG = examples(
     "flintmq broker store --listen 127.0.0.1:9876",
@@ -105,23 +106,8 @@ def command(words: BrokerWords) -> int:
     control = None if words.control is None else _control_address(words)
     out = output(words.as_json)
     stop = signals.stop_event()
-    options: dict[str, Any] = {
-        "read_only": words.read_only,
-        "dev": words.dev,
-        "listen": str(listen),
-        "grpc": grpc,
-        "advertise": words.advertise,
-        "name": words.name,
-        "cluster": words.cluster,
-        "offsets": words.offsets,
-        "register": words.register or (),
-        "tls_cert": words.tls_cert,
-        "tls_key": words.tls_key,
-        "tls_self_signed": words.tls_self_signed,
-        "acl": words.acl,
-        "config": words.config,
-        "settings": words.settings or (),
-    }
+    options = {name: value for name, value in vars(words).items() if name not in OF_COMMAND}
+    options |= {"listen": str(listen), "grpc": grpc, "register": words.register or (), "settings": words.settings or ()}
     with ExitStack() as stack:
         more = dict[str, str]()
         if control is None:

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from flintmq.errors import MessageNotFoundError, UsageError
+from flintmq.errors import UsageError
 from flintmq.forensics.answers.answer import Answer
-from flintmq.forensics.answers.reading import queue_messages
+from flintmq.forensics.answers.reading import first_copy, queue_messages
 from flintmq.forensics.answers.steps import MessageStep, StepKind, step_of
 from flintmq.format import properties
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
@@ -122,7 +122,8 @@ def collect(views: Sequence[StoreView], asked: TraceAsked, answer: Answer[object
     asked.check()
     found, ids, firsts = Collected(asked, answer), set[str](), list[tuple[int, StoredMessage]]()
     if asked.id:
-        firsts = list(_by_place(views, asked.id))
+        named = enumerate(first_copy(view, asked.id) for view in views)
+        firsts = [(number, one) for number, one in named if one is not None]
         found.place_id = asked.id.upper() if firsts else None
         ids = {asked.id, asked.id.upper()} | {one.msg_id or one.offset_msg_id for _, one in firsts}
     for number, view in enumerate(views):
@@ -164,15 +165,6 @@ def _add_recalls(number: int, view: StoreView, found: Collected, report: Report)
         step = step_of(record)
         if step is not None and step.kind is StepKind.RECALL and step.message in waiting:
             found.add(number, step)
-
-
-def _by_place(views: Sequence[StoreView], text: str) -> Iterator[tuple[int, StoredMessage]]:
-    """Yield the records that an offset message id names, with the numbers of their stores."""
-    for number, view in enumerate(views):
-        try:
-            yield number, view.get_by_offset_msg_id(text)
-        except (UsageError, MessageNotFoundError):
-            continue  # an id of another kind, or of another broker
 
 
 def _matches(record: StoredMessage, step: MessageStep, asked: TraceAsked, ids: set[str]) -> bool:

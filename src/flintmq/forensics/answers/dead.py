@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from flintmq.cluster.member import Member
 from flintmq.config.keys import StoreConfig
 from flintmq.config.text import short
-from flintmq.errors import MessageNotFoundError, UsageError
+from flintmq.errors import MessageNotFoundError
 from flintmq.forensics.answers.answer import Answer, each_view, member_words
+from flintmq.forensics.answers.reading import first_copy
 from flintmq.forensics.answers.steps import MessageStep, StepKind, step_of
 from flintmq.forensics.topic_tail import TopicTail
 from flintmq.format import config_json
@@ -135,14 +136,6 @@ def _row(view: StoreView, record: StoredMessage, member: Member) -> DeadMessage:
         broker=broker,
         store=store,
     )
-
-
-def first_copy(view: StoreView, origin: str) -> StoredMessage | None:
-    """Return the record that an offset message id names; None if the store has it not."""
-    try:
-        return view.get_by_offset_msg_id(origin) if origin else None
-    except (MessageNotFoundError, UsageError):
-        return None  # expired, another broker's, or a text that is no id
 
 
 def _reason(view: StoreView, step: MessageStep) -> str:

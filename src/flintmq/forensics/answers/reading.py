@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flintmq.config.keys import I64_MAX
+from flintmq.errors import MessageNotFoundError, UsageError
 from flintmq.format.group_topics import OUTCOME_TOPIC
 from flintmq.message import StoredMessage
 from flintmq.store.append.half_message import ended_by
@@ -13,6 +14,14 @@ from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.view import StoreView
 
 AT_ONCE = 1000
+
+
+def first_copy(view: StoreView, origin: str) -> StoredMessage | None:
+    """Return the record that an offset message id names; None if the store has it not."""
+    try:
+        return view.get_by_offset_msg_id(origin) if origin else None
+    except (MessageNotFoundError, UsageError):
+        return None  # expired, another broker's, or a text that is no id
 
 
 def queue_messages(

@@ -17,8 +17,7 @@ from itertools import islice
 from typing import Any, Final
 
 from flintmq.errors import UsageError
-from flintmq.forensics.answers.dead import first_copy
-from flintmq.forensics.answers.reading import queue_messages
+from flintmq.forensics.answers.reading import first_copy, queue_messages
 from flintmq.forensics.answers.steps import step_of
 from flintmq.format import properties
 from flintmq.format.group_topics import dead_letter_topic

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
 
 from flintmq.forensics.diff.by_message import Block, BlockSum, MessageReader, block_of, sums_of
 from flintmq.forensics.diff.ranges import Progress, ranges_that_differ
-from flintmq.format.record_view import size_at
+from flintmq.forensics.diff.records import messages
 from flintmq.message import StoredMessage
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.snapshot import Snapshot
@@ -62,15 +62,6 @@ class OneProcess:
                 progress(sum(sizes[:number]) + offset - begin, sum(sizes))
 
         return messages(LogWalk(store.log, store.facts, begin, strict=False, report=report), reached)
-
-
-def messages(walk: LogWalk, reached: Callable[[int], None] | None = None) -> Iterator[StoredMessage]:
-    """Yield the messages of a walk; `reached` is called with the log offset after each piece."""
-    for piece in walk:
-        for at in piece.positions[: piece.count]:
-            yield StoredMessage(bytes(piece.data[at : at + size_at(piece.data, at)]))
-        if reached is not None:
-            reached(piece.base + piece.end)
 
 
 def summary_of(found: Iterable[StoredMessage]) -> PartSummary:

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from flintmq.forensics.diff.differences import Difference, Differences, Kind, altered, moved, only
-from flintmq.format.record_view import size_at
-from flintmq.message import StoredMessage
+from flintmq.message import StoredMessage, stored_message
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.report import Damage, Report
 from flintmq.store.commitlog.resync import first_record
@@ -103,14 +102,19 @@ def record_before(log: LogFiles, offset: int) -> int:
         step *= 8
 
 
+def messages(walk: LogWalk, reached: Callable[[int], None] | None = None) -> Iterator[StoredMessage]:
+    """Yield the messages of a walk; `reached` is called with the log offset after each piece."""
+    for piece in walk:
+        for at in piece.positions[: piece.count]:
+            yield stored_message(piece.data, at)
+        if reached is not None:
+            reached(piece.base + piece.end)
+
+
 def side(log: LogFiles, begin: int, end: int) -> Side:
     report = Report()
-    records: dict[int, StoredMessage] = {}
-    if begin < end:
-        for piece in LogWalk(log, begin=begin, end=end, strict=False, report=report):
-            for at in piece.positions[: piece.count]:
-                records[piece.base + at] = StoredMessage(bytes(piece.data[at : at + size_at(piece.data, at)]))
-    return Side(records, report.damages)
+    found = messages(LogWalk(log, begin=begin, end=end, strict=False, report=report)) if begin < end else ()
+    return Side({one.physical_offset: one for one in found}, report.damages)
 
 
 def after(one: Side, begin: int, end: int) -> int:

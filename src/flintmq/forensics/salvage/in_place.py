@@ -296,6 +296,7 @@ class Mending:
                     (piece.file, piece.base + at, bytes(piece.data[at : at + size_at(piece.data, at)]), wrong)
                 )
             *_, report.time = store_times(piece.data, piece.positions[piece.count - 1 :], 1)
+            report.first_time = report.first_time or report.time
             if self.progress:
                 self.progress(piece.base + piece.end - log.min_offset, total)
         self._lost_end = any(damage.kind is DamageKind.END for damage, _ in report.found)
@@ -381,20 +382,12 @@ class _Ranges(Report):
     def __init__(self) -> None:
         super().__init__()
         self.found: list[tuple[Damage, int]] = []
-        self._time = self.first_time = 0
-
-    @property
-    def time(self) -> int:
-        """Store time in ms of the last record before the walk's position."""
-        return self._time
-
-    @time.setter
-    def time(self, value: int) -> None:
-        self._time, self.first_time = value, self.first_time or value
+        # Store times in ms: of the last record before the walk's position; of the last one of the first piece.
+        self.time = self.first_time = 0
 
     def damage(self, damage: Damage) -> None:
         super().damage(damage)
-        self.found.append((damage, self._time))
+        self.found.append((damage, self.time))
 
 
 def _last_byte(file: LogFile, effects: Effects) -> int:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from flintmq.config.keys import StoreConfig
 from flintmq.forensics.diff import ranges
 from flintmq.forensics.diff.by_message import SUM_MASK, Block, BlockSum, block_of, sums_of
-from flintmq.forensics.diff.reading import PartSummary, messages, summary_of
+from flintmq.forensics.diff.reading import PartSummary, summary_of
+from flintmq.forensics.diff.records import messages
 from flintmq.forensics.diff.run import Comparison
 from flintmq.forensics.diff.run import compare as compare_in
 from flintmq.lake.read.splits import LogRange, check_end, files_of, resolve_cuts, shares, split_count, walk_count
