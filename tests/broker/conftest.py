@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from flintmq.broker import Broker
+from tests.broker.guarding import Connected, Guarded, SignedLine, users
 from tests.broker.talk import KEYS, Line
 from tests.harness.in_memory import tmp_path_factory as tmp_path_factory
 from tests.support.engine import open_small, put_all
@@ -73,3 +74,22 @@ def line() -> Iterator[Callable[[Broker], Line]]:
     """line(broker) -> a connection of its own, closed after the test."""
     with ExitStack() as stack:
         yield lambda broker: stack.enter_context(Line(broker.address))
+
+
+@pytest.fixture
+def guarded(writing: Callable[..., Broker], tmp_path: Path) -> Guarded:
+    """guarded(rule, ...) -> a broker with an ACL, tmp_path/acl.json: alice may do anything, bob what the rules say."""
+
+    def guard(*rules: dict[str, Any], **given: Any) -> Broker:
+        path = tmp_path / "acl.json"
+        path.write_text(users(*rules), encoding="utf-8")
+        return writing(acl=path, **given)
+
+    return guard
+
+
+@pytest.fixture
+def by() -> Iterator[Connected]:
+    """by(broker, user, password) -> a connection with signed requests, by itself alice's; closed after the test."""
+    with ExitStack() as stack:
+        yield lambda broker, *who: stack.enter_context(SignedLine(broker.address, *who))

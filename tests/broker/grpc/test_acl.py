@@ -31,7 +31,7 @@ from tests.broker.grpc.talk import (
     resource,
     sending,
 )
-from tests.broker.test_acl import rule, users
+from tests.broker.guarding import rule, users
 from tests.broker.test_send import stored
 from tests.support.threads import within
 
