@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from flintmq.broker import Broker, acl
+from flintmq.broker.acl import Guard
 from flintmq.errors import UsageError
 from tests.broker.guarding import BOB, PLAIN, Connected, Guarded, rule, users
 from tests.broker.talk import send
@@ -136,3 +137,13 @@ def test_a_broker_does_not_start_without_its_acl(tmp_path: Path, writing: Callab
     with pytest.raises(UsageError, match="has more than 1048576 bytes"):
         writing(acl=tmp_path / "acl.json")
     assert not (tmp_path / "store").exists()
+
+
+def test_a_file_that_lets_nobody_in_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    path, words = tmp_path / "acl.json", "all requests are refused"
+    path.write_text('{"trusted": ["10.0.0.1"]}', encoding="utf-8")
+    Guard(str(path), "C")
+    assert words not in caplog.text
+    path.write_text("{}", encoding="utf-8")
+    Guard(str(path), "C")
+    assert caplog.text.count(words) == 1

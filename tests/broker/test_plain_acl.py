@@ -152,16 +152,6 @@ def test_odd_rules_of_4_x(
     ]
 
 
-def test_a_file_that_lets_nobody_in_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    path, words = tmp_path / "acl.json", "all requests are refused"
-    path.write_text('{"trusted": ["10.0.0.1"]}', encoding="utf-8")
-    Guard(str(path), "C")
-    assert words not in caplog.text
-    path.write_text("{}", encoding="utf-8")
-    Guard(str(path), "C")
-    assert caplog.text.count(words) == 1
-
-
 def test_an_empty_file_of_4_x_knows_nobody(tmp_path: Path):
     path = tmp_path / "plain_acl.yml"
     for text in ("", "accounts:\n", "---\n# nothing\n"):
