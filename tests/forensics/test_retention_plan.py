@@ -192,3 +192,18 @@ def test_offsets_that_cannot_be_read_are_not_taken_for_consumed(tmp_path):
     plan = explain(tmp_path, CONFIG, effects=disk)
     assert any("consumerOffset.json" in text for text in plan.unknown)
     assert all(row.group is None for row in plan.unread)
+
+
+@pytest.mark.parametrize("at", [-999_999_999 * 86_400_000, -62_135_596_800_001, 253_402_300_800_000, 2**63 - 1])
+def test_a_year_that_no_calendar_has_is_refused(tmp_path, at):
+    with open_small(tmp_path) as store:
+        store.put(Message("T", b"x"))
+    with pytest.raises(UsageError, match="no calendar"):
+        explain(tmp_path, CONFIG, at)
+
+
+@pytest.mark.parametrize("at", [-62_000_000_000_000, 253_370_764_800_000])
+def test_at_the_ends_of_the_calendar(tmp_path, at):
+    with open_small(tmp_path) as store:
+        store.put(Message("T", b"x"))
+    assert explain(tmp_path, CONFIG, at).at == at

@@ -13,6 +13,7 @@ from flintmq.storage.files.versioned_json import VersionedJson, only, why
 
 _BYTES_MAX: Final = 1 << 28
 _FIELDS: Final = {"group": str, "topic": str, "queue": int, "offset": int}
+BEGIN: Final = b'{\n "offsets": '  # of each such file
 _OF: Final = "broker"  # beside the fields: where the offsets are of several stores
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from operator import itemgetter
 from typing import Any
 
 from flintmq.config.keys import StoreConfig
-from flintmq.errors import CorruptStoreError
+from flintmq.errors import CorruptStoreError, UsageError
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
 from flintmq.storage.files.filesystem import REAL, Effects
 from flintmq.storage.files.store_url import local_only
@@ -101,7 +102,13 @@ def explain(
         config: the broker's keys, because its retention is not recorded in the store's files.
         at_ms: the moment (Unix milliseconds); None for now.
         used: percent of the disk in use; None for the measured value.
+
+    Raises UsageError: the moment is in a year that no calendar has.
     """
+    try:
+        datetime.fromtimestamp((at_ms or 0) / 1000)
+    except (ValueError, OverflowError, OSError):
+        raise UsageError(f"{at_ms} ms is in a year that no calendar has; give a time of the years 2 to 9998") from None
     return plan_of(QueueLookup(Snapshot.open(local_only(path), config, effects)), at_ms, used)
 
 

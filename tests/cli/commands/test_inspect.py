@@ -1,13 +1,16 @@
 """`flintmq inspect`: what is printed. What is found is tested in tests/forensics."""
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from flintmq.message import Message
 from tests.cli.conftest import Run
 from tests.compat.stores import Golden
+from tests.support.engine import put_messages
 from tests.support.java_figures import bounds, lags, unread_below
 
 Expected = Callable[[str, str], None]
@@ -100,3 +103,13 @@ def test_several_stores_at_one_glance(run: Run, golden, tmp_path: Path) -> None:
     assert "- (topics without a group)" in result.out
     rows = run("inspect", *(tmp_path / name for name in names), "--json").rows
     assert [(row["broker"], row["store"]) for row in rows] == [(name, str(tmp_path / name)) for name in names]
+
+
+def test_a_topic_whose_name_is_no_file_name_hides_no_other(run: Run, tmp_path: Path) -> None:
+    put_messages(tmp_path, [Message("T", b"x")], dev=True)
+    topics = tmp_path / "config" / "topics.json"
+    table = json.loads(topics.read_bytes())
+    table["topicConfigTable"]["E\0vil\n"] = {"topicName": "Other", "readQueueNums": 4}
+    topics.write_text(json.dumps(table))
+    said = run("inspect", tmp_path, "--json")
+    assert said.code == 0 and "T" in [one["name"] for one in json.loads(said.out)["topics"]]

@@ -241,3 +241,9 @@ def test_a_store_on_object_storage(run, golden, objects):
     assert run("inspect", url, *keys).out == run("inspect", store.path).out.replace(str(store.path), url)
     missing = run("scan", url + "/none", *keys)
     assert (missing.code, missing.err) == (2, f"flintmq: {url}/none: does not exist; {missing.err.partition('; ')[2]}")
+
+
+def test_one_of_several_topics_that_is_not_there_is_said(run: Run, basic: Golden) -> None:
+    said = run("scan", basic.path, "--topic", "Orders", "--topic", "Order")
+    assert said.code == 7 and "there is no such topic" in said.err
+    assert said.out == run("scan", basic.path, "--topic", "Orders").out != ""

@@ -125,3 +125,11 @@ def test_output_to_a_file(golden, tmp_path: Path) -> None:  # type: ignore[no-un
     with (tmp_path / "out").open("wb") as out:
         assert subprocess.run(words, stdout=out, timeout=60, env=os.environ).returncode == 0
     assert len((tmp_path / "out").read_text().splitlines()) == 3
+
+
+def test_nothing_is_said(run: Run, golden) -> None:  # type: ignore[no-untyped-def]
+    path = golden("basic").path
+    for words in (("--tag", "zzz"), ("--since", "2030-01-01"), ("--tag", "zzz", "--json")):
+        said = run("tail", path, "Orders", *words)
+        assert (said.code, said.out) == (0, "") and "no such message of topic Orders is there" in said.err
+    assert "no such message" not in run("tail", path, "Orders", "-n", 0).err

@@ -158,3 +158,20 @@ def test_a_damaged_dead_letter_is_not_passed_over_in_silence(root: Path, tmp_pat
     with open_store(root) as view, MessageStore(tmp_path / "into") as store:
         found = send_dead(view, ["G"], store, str(tmp_path / "ledger"), None, report)
     assert (found.sent, report.damage_count) == (LETTERS - 1, 1)
+
+
+def test_a_group_that_is_named_twice_is_one(root: Path, tmp_path: Path):
+    with open_store(root) as view, MessageStore(tmp_path / "into") as store:
+        found = send_dead(view, ["G", "G"], store, str(tmp_path / "ledger"))
+    assert (found.sent, len(sent_in(tmp_path / "into"))) == (LETTERS, LETTERS)
+
+
+def test_letters_that_name_topics_of_rocketmq_itself_are_left_out(tmp_path: Path):
+    """No consumer of theirs would get them; a scheduler or a broker would take them for its own."""
+    own = ["SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "rmq_sys_wheel_timer", "TBW102", "%DLQ%G", ""]
+    with open_small(tmp_path / "from") as store:
+        for topic in (*own, "T", "%DLQ%other"):
+            store.put(Message("%DLQ%G", b"dead", properties={"RETRY_TOPIC": topic} if topic else {}))
+        assert store.wait_dispatched(60)
+    assert send(tmp_path / "from", tmp_path / "into", tmp_path / "ledger") == (2, 0, len(own))
+    assert [message.topic for message in sent_in(tmp_path / "into")] == ["T", "%DLQ%other"]

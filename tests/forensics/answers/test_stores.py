@@ -93,6 +93,22 @@ def test_a_retry_on_another_broker_is_of_its_message(tmp_path: Path):
     assert (alone.state, alone.topic, alone.queue_id, alone.physical_offset) == ("expired", "T", -1, None)
 
 
+def test_a_half_message_that_names_no_topic_is_open_in_both_lists(tmp_path: Path):
+    with open_small(tmp_path) as store:
+        store.put(Message("RMQ_SYS_TRANS_HALF_TOPIC", b"odd", keys="o"))
+        store.begin(Message("T", b"x", keys="k"), "G").commit()
+        store.begin(Message("T", b"y", keys="l"), "G")
+        assert store.wait_dispatched(60)
+    members = [Member(str(tmp_path), "")]
+    few, every = halves(members), halves(members, ended=True)
+    assert sorted((row.keys, row.state) for row in few.rows) == [("l", "prepared"), ("o", "prepared")]
+    assert sorted((row.keys, row.state) for row in every.rows) == [
+        ("k", "committed"), ("l", "prepared"), ("o", "prepared"),
+    ]  # fmt: skip
+    for answer in (few, every):
+        assert answer.counts["open"] == 2 and ["name no topic" in note for note in answer.notes] == [True]
+
+
 def test_a_store_that_is_written_meanwhile(tmp_path: Path):
     """Each answer is one of some moment: no message twice, none without its place, and all in the end."""
     stop, put = threading.Event(), list[str]()

@@ -77,7 +77,7 @@ def body(number: int) -> bytes:
 
 def test_no_plan_log_or_list_of_processes_has_a_secret(objects, tmp_path):
     key, password = secrets.token_hex(20), secrets.token_hex(12)
-    put_messages(tmp_path / "store", [Message("Orders", body(number)) for number in range(5)])
+    put_messages(tmp_path / "store", [Message("Orders", body(number)) for number in range(5)], dev=True)
     (tmp_path / "events").mkdir()
     schema = json.dumps(SCHEMA)
     with answering(lambda _: (200, {}, json.dumps({"schema": schema}).encode())) as registry:

@@ -106,6 +106,15 @@ def test_when_both_are_bad_the_configuration_is_empty_and_says_so(tmp_path):
     assert [os.path.basename(p.file) for p in found.problems] == ["topics.json", "topics.json.bak"]
 
 
+def test_names_that_no_directory_can_have_are_left_out(tmp_path):
+    found = config(
+        tmp_path,
+        topics__json=b'{"topicConfigTable":{"a\\u0000":{"perm":6},"b":{"perm":6}}}',
+        consumerOffset__json=b'{"offsetTable":{"a\\u0000@G":{"0":1},"b@G":{"0":1}}}',
+    )
+    assert list(found.topics) == ["b"] and list(found.consumer_offsets) == [("b", "G")]
+
+
 def test_tables_that_are_no_objects(tmp_path):
     found = config(
         tmp_path,

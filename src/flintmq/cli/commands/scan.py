@@ -238,11 +238,12 @@ def command(words: ScanWords) -> int:
         out.lines(islice(lines, words.limit))
     for scan in scans:
         scan.report_deleted()
-    if not any(scan.found for scan in scans) and words.limit != 0:
-        readable = "readable " if report.damage_count or report.note_counts[LOST] else ""
-        if words.topic and not readable:
-            from flintmq.forensics.topic_tail import one_must_have
+    readable = "readable " if report.damage_count or report.note_counts[LOST] else ""
+    found = any(scan.found for scan in scans)
+    if not readable and words.topic and (not found or words.topic[1:]):
+        from flintmq.forensics.topic_tail import one_must_have
 
-            one_must_have(paths, words.topic, config)
+        one_must_have(paths, words.topic, config)
+    if not found and words.limit != 0:
         out.note(f"no {readable}record matches; flintmq inspect shows the topics and times")
     return max(report_damage(out, report), bodies.report_failures(out), min(1, report.note_counts[LOST]))

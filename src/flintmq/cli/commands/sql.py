@@ -31,7 +31,6 @@ from flintmq.errors import UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from flintmq.config.keys import StoreConfig
     from flintmq.frames.dataset import StoreDataset
     from flintmq.store.commitlog.report import Report
 
@@ -80,8 +79,10 @@ def command(words: SqlWords) -> int:
     form, limit = _form(words.kind, words.target, words.as_json), parse_size("--memory", words.memory)
     stores, config = stores_given(words.stores), store_config(words.settings)
     if words.target is not None:
+        from flintmq.storage.files.store_url import check_out
+
         for path in paths_of(stores, config):
-            _check(words.target, path, config)
+            check_out(words.target, path, config)
     if words.catalog is not None and words.history is None:
         raise UsageError("--catalog is for --history, the directory of an Iceberg table")
     first, end = time_range(words.since, words.until)
@@ -169,18 +170,6 @@ def _form(kind: str | None, target: str | None, as_json: bool) -> str:
     if form == "parquet" and target is None:
         raise UsageError("--format parquet needs a file; give --out FILE")
     return form or "table"
-
-
-def _check(target: str, store: str, config: StoreConfig) -> None:
-    """Check that the file may be created, before the work."""
-    from flintmq.storage.files.store_url import outside_store
-
-    outside_store(target, store, config)
-    path = os.path.realpath(target)
-    if os.path.lexists(target):
-        raise UsageError(f"{target} exists; remove it or give another name")
-    if not os.path.isdir(os.path.dirname(path)):
-        raise UsageError(f"{os.path.dirname(path)} is not a directory; make it first, or give another --out")
 
 
 def _write(form: str, target: str, answer: pa.RecordBatchReader) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated
 
 from flintmq.cli.body_option import BodyWords
@@ -104,7 +104,10 @@ def command(words: TailWords) -> int:
             for line in shown:  # each at once, for a reader of the pipe
                 out.lines([line])
         else:
-            out.lines(shown)
+            begin = list(islice(shown, 1))
+            out.lines(chain(begin, shown))
+            if not begin and words.limit != 0:
+                out.note(f"no such message of topic {words.topic} is there; flintmq inspect shows the topics and times")
             incomplete = report_incomplete(out, view, tail.report, f"messages of topic {words.topic}")
     return max(incomplete, bodies.report_failures(out))
 

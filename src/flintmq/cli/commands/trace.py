@@ -95,8 +95,8 @@ def _lines(row: Trace) -> Iterator[str]:
     for retry in row.retries:
         yield f"  retry    {cell(retry.group)}: {_retry(retry)}"
     for letter in row.dead:
-        where = place(letter.topic, letter.queue_id, letter.queue_offset)
-        yield f"  dead     {cell(letter.group)}: {when(letter.stored_ms)} after {letter.times - 1} retries, {where}"
+        where, times = place(letter.topic, letter.queue_id, letter.queue_offset), max(letter.times - 1, 0)
+        yield f"  dead     {cell(letter.group)}: {when(letter.stored_ms)} after {times} retries, {where}"
     for passed, word in ((True, "passed"), (False, "not yet")):
         groups = [f"{cell(one.group)} (at {cell(one.offset)})" for one in row.groups if one.passed is passed]
         if groups:

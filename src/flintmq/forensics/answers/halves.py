@@ -84,16 +84,17 @@ def halves(
             name = "given up" if state == GIVEN_UP else "open"
             seen[name] += 1
             answer.count(name, 1)
-            if ended:
-                continue
+            if ended and real_place(half) is not None:
+                continue  # `trace` has it
             if limit is None or seen[name] <= limit:
                 answer.rows.append(_row(member, view, half, state, answer))
             else:
                 answer.is_cut = True
     if ended:
         found = trace(members, TraceAsked(property=(properties.TRAN_MSG, "true"), limit=limit), config)
-        answer.is_cut, answer.notes, answer.report = found.is_cut, found.notes, found.report
-        answer.rows = [
+        answer.is_cut, answer.report = found.is_cut or answer.is_cut, found.report
+        answer.notes += found.notes
+        answer.rows += [
             HalfMessage(
                 one.topic, one.queue_id, COMMITTED if one.stored_ms is not None else one.state, one.producer, one.keys,
                 one.msg_id, one.born_ms, one.first_ms, one.asked, one.ended_ms, one.physical_offset, one.broker,
@@ -157,7 +158,10 @@ def _committed(view: StoreView, half: StoredMessage, topic: str, answer: Answer[
     A kill came between the two.
     """
     key = half.msg_id
-    if not topic or not key or searched_bytes(view, topic, key, SEARCHES) > SEARCHED_MAX:
+    if not topic or not key:
+        answer.note("some name no topic or have no id: whether they were committed is not known")
+        return None
+    if searched_bytes(view, topic, key, SEARCHES) > SEARCHED_MAX:
         answer.note("the index does not cover the log: whether some of these were committed is not known; see --all")
         return None
     for one in view.query(topic, key, report=answer.report):

@@ -20,7 +20,7 @@ from flintmq.errors import UsageError
 from flintmq.forensics.answers.reading import first_copy, queue_messages
 from flintmq.forensics.answers.steps import step_of
 from flintmq.format import properties
-from flintmq.format.group_topics import dead_letter_topic
+from flintmq.format.group_topics import dead_letter_topic, is_system_topic
 from flintmq.format.record import TRANSACTION_MASK
 from flintmq.message import Message, PutMessageStatus, StoredMessage, stored_message
 from flintmq.storage.files.whole_file import new_file
@@ -52,7 +52,7 @@ _NEVER: Final = (PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_S
 class SentAgain:
     """Counts dead letters.
 
-    `left_out`: they name no topic, or no put takes them.
+    `left_out`: they name no topic of users, or no put takes them.
     """
 
     sent: int = 0
@@ -179,7 +179,7 @@ def send_dead(
     """
     found, known, report = SentAgain(), _Ledger(ledger, into), Report() if report is None else report
     letters = (
-        letter for group in groups for queue in view.queues(dead_letter_topic(group))
+        letter for group in dict.fromkeys(groups) for queue in view.queues(dead_letter_topic(group))
         for letter in queue_messages(view, queue.topic, queue.queue_id, None, report)
     )  # fmt: skip
     wanted = islice(_unsent(view, letters, known, found), limit)
@@ -217,10 +217,10 @@ def _unsent(
 
 
 def _first(view: StoreView, letter: StoredMessage, mark: str) -> Message | None:
-    """Return the message to put for a dead letter; None if it names no topic."""
+    """Return the message to put for a dead letter; None if it names no topic of users."""
     step = step_of(letter)
-    if step is None or not step.topic:
-        return None
+    if step is None or step.topic in ("", letter.topic) or is_system_topic(step.topic):
+        return None  # of RocketMQ's own topics no consumer gets it as what it is
     first = first_copy(view, step.origin)
     kept = {name: value for name, value in letter.properties.items() if name not in _OF_RETRIES}
     return Message(

@@ -16,7 +16,6 @@ from flintmq.arrow.schema import SPARK_SCHEMA, narrow
 from flintmq.cluster.member import ONLY, Member
 from flintmq.cluster.members import Stores
 from flintmq.config.keys import StoreConfig
-from flintmq.errors import UsageError
 from flintmq.lake.export.workers import Progress, Threads, Workers, packed, unpacked
 from flintmq.lake.read.members import plan_members
 from flintmq.lake.read.options import ReadOptions
@@ -28,7 +27,7 @@ from flintmq.lake.stats.lag import Lag, consumer_lag, merged
 from flintmq.lake.stats.page import MARKS, page, templates_page
 from flintmq.lake.stats.statistics import Statistics, statistics
 from flintmq.storage.files.full_disk import naming
-from flintmq.storage.files.store_url import absolute, effects_for, outside_store
+from flintmq.storage.files.store_url import absolute, check_out, effects_for
 from flintmq.storage.files.whole_file import new_file
 from flintmq.store import arguments
 from flintmq.store.commitlog.end_of_log import read_facts
@@ -177,16 +176,7 @@ def count_task(task: tuple[StoreCount, LogRange]) -> dict[str, Any]:
 
 def check_target(out: str, root: str, config: StoreConfig | None = None) -> None:
     """Check that the page may be written, before the work and not after it."""
-    outside_store(out, root, config)
-    path = os.path.realpath(out)
-    if os.path.isdir(path):
-        raise UsageError(f"{out} is a directory; give the name of a file in it, such as {os.path.join(out, 'r.html')}")
-    if os.path.exists(path):
-        with open(path, "rb") as file:
-            if not file.read(len(max(MARKS, key=len))).startswith(tuple(mark.encode() for mark in MARKS)):
-                raise UsageError(f"{out} exists and is not a report of this command; remove it or give another name")
-    elif not os.path.isdir(os.path.dirname(path)):
-        raise UsageError(f"{os.path.dirname(path)} is not a directory; make it first, or give another --out")
+    check_out(out, root, config, tuple(mark.encode() for mark in MARKS), "report")
 
 
 def _write(out: str, text: str) -> None:

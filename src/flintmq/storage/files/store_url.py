@@ -149,6 +149,36 @@ def local_only(path: str | os.PathLike[str]) -> str:
     return text
 
 
+def check_out(
+    out: str, root: str, config: StoreConfig | None = None, begins: tuple[bytes, ...] = (), kind: str = "file"
+) -> None:
+    """Refuse the file that a command is to write, before its work.
+
+    It may be new, or one that the command wrote before: a regular file that begins so. Anything else that is there, a
+    device or a pipe above all, would be gone.
+
+    Raises:
+        UsageError: it is in the store, something else is there, or its directory is not.
+        OSError: what is there cannot be read.
+    """
+    outside_store(out, root, config)
+    path = os.path.realpath(out)
+    if os.path.isdir(path):
+        raise UsageError(f"{out} is a directory; give the name of a file in it")
+    if os.path.lexists(out):
+        if not begins:
+            raise UsageError(f"{out} exists; remove it or give another name")
+        if not os.path.isfile(path) or not _begins(path, begins):
+            raise UsageError(f"{out} exists and is not a {kind} of this command; remove it or give another name")
+    elif not os.path.isdir(os.path.dirname(path)):
+        raise UsageError(f"{os.path.dirname(path)} is not a directory; make it first, or give another --out")
+
+
+def _begins(path: str, begins: tuple[bytes, ...]) -> bool:
+    with open(path, "rb") as file:
+        return file.read(max(map(len, begins))).startswith(begins)
+
+
 def outside_store(
     target: str | os.PathLike[str],
     root: str | os.PathLike[str],

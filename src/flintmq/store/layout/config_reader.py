@@ -318,19 +318,19 @@ def topic_of(name: str, value: config_json.JsonObject) -> TopicConfig:
 def _objects(table: Any) -> Iterator[tuple[str, config_json.JsonObject]]:
     if isinstance(table, dict):
         for key, value in table.items():
-            if isinstance(value, dict):
+            if isinstance(value, dict) and "\0" not in key:  # no directory can have such a name
                 yield str(key), value
 
 
 def _by_group(table: Any) -> Iterator[tuple[tuple[str, str], Any]]:
     """Yield ((topic, group), value) of a table whose keys are `topic@group`.
 
-    Keys without exactly one @ are left out.
+    Keys without exactly one @ are left out, and those that no directory can be named by.
     """
     if isinstance(table, dict):
         for key, value in table.items():
             topic, at, group = str(key).partition("@")
-            if at and "@" not in group:
+            if at and "@" not in group and "\0" not in key:
                 yield (topic, group), value
 
 

@@ -15,6 +15,7 @@ from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.layout.queue_name import is_path
 from flintmq.store.read.queue_lookup import KINDS, QueueLookup
 
+SHOWN = 5
 NOT_THERE = "not-there"
 """Code of the note on topics, offsets or times that the store does not have."""
 
@@ -55,5 +56,7 @@ def no_topic(root: str, topic: str, known: list[str], what: str = "topic") -> st
     It names a similar one, or the first ones.
     """
     close = difflib.get_close_matches(topic, known, n=1, cutoff=0.6)
-    hint = f"did you mean {short(close[0])}?" if close else f"it has {', '.join(map(short, known[:5])) or 'none'}"
+    more = f", and {len(known) - SHOWN} more" if len(known) > SHOWN else ""
+    there = f"it has {', '.join(map(short, known[:SHOWN])) or 'none'}{more}"
+    hint = f"did you mean {short(close[0])}?" if close else there
     return f"{root}: the store has no {what} {short(topic)}; {hint}"

@@ -6,6 +6,7 @@ Upstream: CleanCommitLogService.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -67,11 +68,12 @@ class RetentionRules:
 
     def next_time(self, from_ms: int) -> int | None:
         """Return the first moment in an hour of deleteWhen, then or later; None if there is none."""
-        for _ in range(HOURS_AHEAD):
-            if self.is_time(from_ms):
-                return from_ms
-            now = datetime.fromtimestamp(from_ms / 1000)
-            from_ms += HOUR_MS - (now.minute * 60 + now.second) * 1000 - now.microsecond // 1000
+        with suppress(ValueError, OverflowError, OSError):  # years that no calendar has
+            for _ in range(HOURS_AHEAD):
+                if self.is_time(from_ms):
+                    return from_ms
+                now = datetime.fromtimestamp(from_ms / 1000)
+                from_ms += HOUR_MS - (now.minute * 60 + now.second) * 1000 - now.microsecond // 1000
         return None
 
     def expired(self, written_ms: int | None, now_ms: int) -> str:

@@ -208,6 +208,29 @@ def test_export_and_import(run: Run, store: Path, tmp_path: Path) -> None:
     assert again.err == "flintmq: nothing to change: the group is there already\n"
 
 
+def test_an_export_replaces_nothing_but_an_export(run: Run, store: Path, tmp_path: Path) -> None:
+    file, link, other, pipe = (tmp_path / name for name in ("o.json", "link", "note.txt", "pipe"))
+    other.write_text("precious")
+    link.symlink_to(other)
+    os.mkfifo(pipe)
+    for target, words in (
+        (other, "exists and is not a file of this command"),
+        (link, "exists and is not a file of this command"),
+        (pipe, "exists and is not a file of this command"),
+        (tmp_path, "is a directory"),
+        (tmp_path / "no" / "o.json", "is not a directory; make it first"),
+    ):
+        said = run("offsets", "export", store, "--out", target)
+        assert said.code == 2 and words in said.err, said.err
+    assert other.read_text() == "precious" and link.is_symlink() and pipe.is_fifo()
+    for _ in range(2):
+        assert run("offsets", "export", store, "--out", file).code == 0
+    link.unlink()
+    link.symlink_to(file)
+    assert run("offsets", "export", store, "--group", GROUP, "--out", link).code == 0
+    assert link.is_symlink() and run("offsets", "export", store, "--group", GROUP).out == file.read_text()
+
+
 def test_a_file_of_several_stores_wants_the_broker(run: Run, store: Path, tmp_path: Path) -> None:
     for name in "ab":
         shutil.copytree(store, tmp_path / name / "store")
@@ -420,7 +443,7 @@ def test_places_that_an_import_would_refuse_are_not_exported(run: Run, store: Pa
     file = store / "config" / "consumerOffset.json"
     file.write_bytes(file.read_bytes().replace(b"Trade@TagGroup", b"Trade@").replace(b"{0:17,1:22", b"{0:17,1:-1"))
     made = run("offsets", "export", store)
-    assert "flintmq: 5 places left out: of -1 (nothing consumed), or without a group or topic\n" in made.err
+    assert "flintmq: 5 places left out: below 0 (-1: nothing consumed), or without a group or topic\n" in made.err
     assert not [one for one in json.loads(made.out)["places"] if not one["group"] or one["offset"] < 0]
 
 

@@ -21,7 +21,10 @@ def command(
     stores: StoresArgument,
     group: GroupsOption = None,
     out: Annotated[
-        str | None, Option("--out FILE", "The file, replaced as a whole; standard output without it.")
+        str | None,
+        Option(
+            "--out FILE", "A new file, or one of an earlier export, replaced as a whole; standard output without it."
+        ),
     ] = None,
     settings: SetOption = None,
 ) -> int:
@@ -33,16 +36,16 @@ def command(
     """
     from flintmq.errors import UsageError
     from flintmq.forensics.group_offsets import each_store, notes_of
-    from flintmq.forensics.offset_file import file_at, state_of
+    from flintmq.forensics.offset_file import BEGIN, file_at, state_of
     from flintmq.format.group_topics import OWN_GROUPS
-    from flintmq.storage.files.store_url import outside_store
+    from flintmq.storage.files.store_url import check_out
     from flintmq.storage.files.whole_file import new_file
 
     console, notes, config = output(False), list[str](), store_config(settings)
     rows: list[tuple[str, tuple[str, str, int, int]]] = []
     for member, lookup in each_store(stores_given(stores), config, notes):
         if out is not None:
-            outside_store(out, member.path, config)
+            check_out(out, member.path, config, (BEGIN,), "file")
         notes += notes_of(lookup)
         committed = sorted(lookup.snapshot.broker.committed())
         rows += [
@@ -56,7 +59,9 @@ def command(
         raise UsageError(f"group {own[0][:100]!a} is one of RocketMQ's own, whose places are not exported")
     state = state_of(rows)
     if left := sum(not all(row[:2]) or row[-1] < 0 for _, row in rows):
-        console.note(f"{left} place{'s' * (left > 1)} left out: of -1 (nothing consumed), or without a group or topic")
+        console.note(
+            f"{left} place{'s' * (left > 1)} left out: below 0 (-1: nothing consumed), or without a group or topic"
+        )
     there = {row["group"] for row in state["places"]}
     if missing := [name for name in group or () if name not in there]:
         raise UsageError(f"group {missing[0][:100]!a} has committed no offset; `flintmq offsets show` lists who has")
@@ -66,7 +71,7 @@ def command(
     if out is None:
         console.write(data)
     else:
-        with new_file(os.path.abspath(out)) as part, open(part, "wb") as file:
+        with new_file(os.path.realpath(out)) as part, open(part, "wb") as file:
             file.write(data)
     console.note(f"{len(state['places'])} offsets of {len(there)} group{'s' * (len(there) != 1)}")
     return 0
