@@ -78,11 +78,12 @@ class Values(_Counts):
         `names_of`: returns the values, TOPIC SEPARATOR VALUE, that have these numbers among those given.
         """
         self.repeats.add(found, counts)
-        order = np.argsort(-counts, kind="stable")
         least = 1 if len(self.top.rows) >= VALUES else 0  # a value that occurs once could only displace frequent ones
-        kept = order[: min(VALUES, int(np.count_nonzero(counts > least)))]
-        if len(kept) < len(order):
-            self.top.missed += int(counts[order[len(kept)]])
+        frequent = np.flatnonzero(counts > least)
+        order = frequent[np.argsort(-counts[frequent], kind="stable")]
+        kept = order[:VALUES]
+        if len(kept) < len(counts):
+            self.top.missed += int(counts[order[VALUES]]) if len(order) > VALUES else least
         for name, count in zip(names_of(kept), counts[kept].tolist(), strict=True):
             self.top.add(name, [count])
 
@@ -172,10 +173,11 @@ class Tally(_Counts):
         """Count by buckets of time, so wide that this batch fills no more than some hundred of them."""
         if not known.all():
             table, stored = table.filter(pa.array(known)), stored[known]
-        ordered = np.sort(stored, kind="stable")  # quick, as they come almost in order
+        span = int(stored.max()) - int(stored.min()) if len(stored) else 0
         while (
             self.series.step < len(WIDTHS) - 1
-            and np.count_nonzero(np.diff(ordered // self.series.width)) >= BATCH_BUCKETS
+            and span // self.series.width >= BATCH_BUCKETS  # else it fills fewer, wherever its times lie
+            and len(np.unique(stored // self.series.width)) > BATCH_BUCKETS
         ):
             self.series.widen(self.series.step + 1)
         buckets = stored // self.series.width
