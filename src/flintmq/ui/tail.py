@@ -21,6 +21,7 @@ from flintmq.errors import FlintError, UsageError
 from flintmq.forensics.topic_tail import TopicTail
 from flintmq.message import StoredMessage
 from flintmq.storage.threads.stop_event import StopEvent
+from flintmq.store.commitlog.report import Report
 from flintmq.store.view import open_store
 from flintmq.ui.asked import Ask
 from flintmq.ui.links import message_link, option
@@ -44,8 +45,11 @@ def tail(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
     """Show the newest messages of a topic; the page's script adds new ones."""
     assert one is not None
     view, topic, tag, text = one.view(), ask.text("topic"), ask.text("tag"), ask.text("text")
-    found = TopicTail(view, topic, tags=parse_tags([tag]) if tag else None, expected=True)
-    newest = [message for message in found.last(NEWEST) if text.encode() in message.body]
+    newest, report, complete = list[StoredMessage](), Report(), True
+    if topic:
+        found = TopicTail(view, topic, tags=parse_tags([tag]) if tag else None, expected=True)
+        newest = [message for message in found.last(NEWEST) if text.encode() in message.body]
+        report, complete = found.report, found.complete
     words = {
         "topic": topic,
         "tag": tag,
@@ -54,13 +58,13 @@ def tail(ui: Ui, one: OpenStore | None, ask: Ask) -> UiPage:
         "topics": view.topics()[:TOPICS_OFFERED],
         "live": view.live,
         "unknown": bool(topic) and topic not in view.topics(),
-        "complete": found.complete,
+        "complete": complete,
         "newest": NEWEST,
-        "lost": found.report.damage_count,
+        "lost": report.damage_count,
         "near": closest(topic, {name: name for name in view.topics()}) if topic else None,
     }
     command = one.command("tail", topic, options=[*option("--tag", tag), "--follow"]) if topic else ()
-    return UiPage("tail.html", "Tail", words, command, json_lines(newest, found.report), tab="tail", store=one)
+    return UiPage("tail.html", "Tail", words, command, json_lines(newest, report), tab="tail", store=one)
 
 
 def row(one: OpenStore, message: StoredMessage) -> dict[str, object]:

@@ -10,6 +10,7 @@ import pytest
 from flintmq import Message, MessageStore
 from tests.cli.conftest import Run
 from tests.compat.stores import Golden
+from tests.support.engine import open_small
 from tests.support.makers import hurt_body
 
 Expected = Callable[[str, str], None]
@@ -247,3 +248,15 @@ def test_one_of_several_topics_that_is_not_there_is_said(run: Run, basic: Golden
     said = run("scan", basic.path, "--topic", "Orders", "--topic", "Order")
     assert said.code == 7 and "there is no such topic" in said.err
     assert said.out == run("scan", basic.path, "--topic", "Orders").out != ""
+
+
+def test_one_of_several_topics_that_was_deleted_is_there_in_the_log(run: Run, tmp_path: Path) -> None:
+    with open_small(tmp_path) as store:
+        for topic in ("Gone", "T"):
+            store.put(Message(topic, b"x"))
+        assert store.wait_dispatched(60)
+        store.delete_topic("Gone")
+    said = run("scan", tmp_path, "--topic", "Gone", "--topic", "T")
+    assert (said.code, len(said.out.splitlines())) == (0, 2), said.err
+    assert run("scan", tmp_path, "--topic", "None", "--topic", "T").code == 7
+    assert run("scan", tmp_path, "--topic", "None", "--topic", "T", "--limit", 1).code == 0

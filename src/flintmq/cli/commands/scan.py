@@ -234,16 +234,24 @@ def command(words: ScanWords) -> int:
             MessageScan(path, selection, config, bodies, words.skip_damage, part, report, words.from_offset or 0)
             for path, part in zip(paths, parts_of(progress, len(paths)), strict=True)
         ]
-        lines = (write(message, body) for scan, write in zip(scans, writers, strict=True) for message, body in scan)
-        out.lines(islice(lines, words.limit))
+        several, seen = len(words.topic or ()) > 1, set[str]()
+
+        def lines() -> Iterator[str]:
+            for scan, write in zip(scans, writers, strict=True):
+                for message, body in scan:
+                    if several:
+                        seen.add(message.topic)
+                    yield write(message, body)
+
+        out.lines(islice(lines(), words.limit))
     for scan in scans:
         scan.report_deleted()
     readable = "readable " if report.damage_count or report.note_counts[LOST] else ""
-    found = any(scan.found for scan in scans)
-    if not readable and words.topic and (not found or words.topic[1:]):
+    found = sum(scan.found for scan in scans)
+    if (several or not found) and not readable and (words.limit is None or found < words.limit):
         from flintmq.forensics.topic_tail import one_must_have
 
-        one_must_have(paths, words.topic, config)
+        one_must_have(paths, [topic for topic in words.topic or () if topic not in seen], config)
     if not found and words.limit != 0:
         out.note(f"no {readable}record matches; flintmq inspect shows the topics and times")
     return max(report_damage(out, report), bodies.report_failures(out), min(1, report.note_counts[LOST]))
