@@ -3,6 +3,7 @@
 import pickle
 import shutil
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,10 @@ def calls_in_place_of_spark() -> Calls:
 
 
 def told(rows: list[dict[str, Any]]) -> list[str]:
-    return sorted(map(repr, rows))
+    """The rows as texts. In an hour of deleteWhen what is to go goes at once: at the moment of the question."""
+    now = datetime.now(UTC)
+    at_once = [one["delete_ms"] is not None and abs(one["delete_ms"] - now) < timedelta(minutes=10) for one in rows]
+    return sorted(repr({**one, "delete_ms": "now"} if gone else one) for one, gone in zip(rows, at_once, strict=True))
 
 
 def here(root: Any, topics: Sequence[str], config: StoreConfig | None = None) -> list[dict[str, Any]]:
