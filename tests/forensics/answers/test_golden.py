@@ -6,6 +6,7 @@ import shutil
 import struct
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -203,11 +204,16 @@ def test_every_message_is_found_by_key_id_and_property(golden: Callable[[str], G
 
 def test_the_index_answers_without_a_walk(golden: Callable[[str], Golden], monkeypatch: pytest.MonkeyPatch):
     store = golden("config")
-    by_walk = {java["keys"]: of(store, topic="Trade", key=java["keys"]).rows for java in rows_of(store, "Trade")[:30]}
+
+    def rows_of_key(key: str) -> list[Trace]:
+        # In an hour of deleteWhen what is to go goes at the moment of the question.
+        return [replace(row, delete_ms=None) for row in of(store, topic="Trade", key=key).rows]
+
+    by_walk = {java["keys"]: rows_of_key(java["keys"]) for java in rows_of(store, "Trade")[:30]}
     monkeypatch.setattr(collect, "FILE_BYTES", 0)
     monkeypatch.setattr(collect, "LogWalk", None)  # whoever called it would fail
     for key, rows in by_walk.items():
-        assert of(store, topic="Trade", key=key).rows == rows and rows
+        assert rows_of_key(key) == rows and rows
     assert any(row.retries for rows in by_walk.values() for row in rows)
 
 

@@ -74,8 +74,9 @@ def test_a_copy_under_another_name_has_rows_of_its_own(golden: Callable[[str], G
     alone = trace([Member(str(first), "")], TraceAsked(topic="Trade")).rows
     both = trace([Member(str(first), "a"), Member(str(tmp_path / "copy"), "b")], TraceAsked(topic="Trade")).rows
     for name in "ab":
-        found = [replace(row, broker="", store="") for row in both if row.broker == name]
-        assert found == alone and sum(len(row.retries) for row in found) > 0
+        found = [replace(row, broker="", store="", delete_ms=None) for row in both if row.broker == name]
+        # In an hour of deleteWhen what is to go goes at the moment of the question.
+        assert found == [replace(row, delete_ms=None) for row in alone] and sum(len(row.retries) for row in found) > 0
 
 
 def test_a_retry_on_another_broker_is_of_its_message(tmp_path: Path):
