@@ -92,8 +92,11 @@ def halves(
                 answer.is_cut = True
     if ended:
         found = trace(members, TraceAsked(property=(properties.TRAN_MSG, "true"), limit=limit), config)
-        answer.is_cut, answer.report = found.is_cut or answer.is_cut, found.report
-        answer.notes += found.notes
+        answer.is_cut = found.is_cut or answer.is_cut
+        if found.report.damage_count:  # of the same logs: not added, or each place would count twice
+            answer.report = found.report
+        for text in found.notes:
+            answer.note(text)
         answer.rows += [
             HalfMessage(
                 one.topic, one.queue_id, COMMITTED if one.stored_ms is not None else one.state, one.producer, one.keys,
